@@ -348,7 +348,7 @@ has_lapack = has_openmp = has_spectral = True  # NumPy's LAPACK and FFT; libgomp
 
 
 def __getattr__(name: str):
-    """Subpackages (nn, optim, linalg, ...) are imported when first used."""
+    """Import subpackages (nn, optim, linalg, ...) on first use."""
     if name == "Storage":
         return _STORAGE_TYPES["DoubleStorage" if get_default_dtype() is _DTYPES["float64"] else "FloatStorage"]
     if name == "torch" and _naming.is_posing():
@@ -369,7 +369,7 @@ def __dir__() -> list[str]:
 
 
 def _add_late_functions() -> dict[str, object]:
-    """The names of this module, with those of operators that are imported when first asked for."""
+    """Return the names of this module, including those of operators that are imported on first use."""
     late = _naming.above("ops.late")
     found = ops.namespace("torch") | late.FOREACH | late.PLAIN_FUNCTIONS
     globals().update((name, found[name]) for name in ops.late_names()[0] - globals().keys())

@@ -1,4 +1,4 @@
-"""`python -m flambeau script.py arguments...`: a program written for PyTorch, run with Flambeau."""
+"""`python -m flambeau script.py arguments...`: run a program written for PyTorch with Flambeau."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""`torch.accelerator`: the device beside the CPU, where there is one."""
+"""`torch.accelerator`: the device besides the CPU, if there is one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def device_count() -> int:
 
 
 def current_accelerator(check_available: bool = False) -> _device | None:
-    """Return the type of accelerator there is, or None."""
+    """Return the type of the accelerator, or None."""
     return _CUDA if is_available() else None
 
 
@@ -40,7 +40,7 @@ def _there() -> Any:
 
 
 def current_device_index() -> int:
-    """Return the number of this thread's current device."""
+    """Return the index of this thread's current device."""
     return _there().current_device()
 
 
@@ -56,7 +56,7 @@ set_device_idx = set_device_index
 
 
 class device_index:
-    """Context manager within which another device is chosen; None changes nothing."""
+    """Context manager: select another device; None changes nothing."""
 
     def __init__(self, device: int | None, /):
         self.idx = device
@@ -97,17 +97,17 @@ def memory_allocated(device_index: Any = None, /) -> int:
 
 
 def max_memory_allocated(device_index: Any = None, /) -> int:
-    """The most that tensors used at once."""
+    """Return the most bytes that tensors used at once."""
     return _there().max_memory_allocated(device_index)
 
 
 def memory_reserved(device_index: Any = None, /) -> int:
-    """Bytes that were taken from the device."""
+    """Return the bytes that were allocated from the device."""
     return _there().memory_reserved(device_index)
 
 
 def max_memory_reserved(device_index: Any = None, /) -> int:
-    """Return the most bytes that were taken from the device at once."""
+    """Return the most bytes that were allocated from the device at once."""
     return _there().max_memory_reserved(device_index)
 
 
@@ -117,17 +117,17 @@ def memory_stats(device_index: Any = None, /) -> Any:
 
 
 def get_memory_info(device_index: Any = None, /) -> tuple[int, int]:
-    """Bytes that are free on the device, and bytes that it has."""
+    """Return the free and total bytes of the device."""
     return _there().mem_get_info(device_index)
 
 
 def reset_peak_memory_stats(device_index: Any = None, /) -> None:
-    """Begin to look for the peak anew."""
+    """Reset the peak statistics."""
     _there().reset_peak_memory_stats(device_index)
 
 
 def reset_accumulated_memory_stats(device_index: Any = None, /) -> None:
-    """Begin to count allocated and freed bytes anew."""
+    """Reset the counts of allocated and freed bytes."""
     _there().reset_accumulated_memory_stats(device_index)
 
 
@@ -138,7 +138,7 @@ def empty_host_cache() -> None:
 
 
 def get_device_capability(device: Any = None, /) -> dict[str, Any]:
-    """Return what an accelerator can do: the dtypes that it computes with."""
+    """Return the capabilities of an accelerator: the dtypes that it computes with."""
     _there()
     return {"supported_dtypes": set(_ALL_DTYPES)}
 

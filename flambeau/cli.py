@@ -48,7 +48,7 @@ def _activate(options: argparse.Namespace) -> int:
 
 
 def _activated() -> list[str]:
-    """Make torch Flambeau in this environment; what to tell the user."""
+    """Install Flambeau as torch in this environment; return messages for the user."""
     path = activate()
     own, others = commands.install_names()
     text = [f"import torch gives Flambeau in {sys.prefix} from now on ({path}); flambeau deactivate undoes it"]
@@ -59,7 +59,7 @@ def _activated() -> list[str]:
 
 
 def _deactivated() -> list[str]:
-    """Undo `flambeau activate` in this environment; what to tell the user."""
+    """Undo `flambeau activate` in this environment; return messages for the user."""
     commands_removed = commands.remove_names()
     path = deactivate()
     if path is None and not commands_removed:

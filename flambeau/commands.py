@@ -43,8 +43,8 @@ sys.exit(main(["{name}", *sys.argv[1:]]))
 
 
 def install_names() -> tuple[list[Path], list[Path]]:
-    """Install each name of `OTHERS` in this environment unless a file of that name is there already. Returns the files of
-    Flambeau's commands, and the files of others that were left as they are."""
+    """Install each name of `OTHERS` in this environment unless a file of that name exists. Returns the files of Flambeau's commands, and
+    the existing files of others."""
     own: list[Path] = []
     others: list[Path] = []
     for name in OTHERS:

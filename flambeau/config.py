@@ -17,7 +17,7 @@ NOT_INSTALLED = "not installed"
 
 
 def version_of(package: str) -> str:
-    """The installed version of a package, or NOT_INSTALLED."""
+    """Return the installed version of a package, or NOT_INSTALLED."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -25,7 +25,7 @@ def version_of(package: str) -> str:
 
 
 def cpu_features() -> list[str]:
-    """The vector instruction sets the kernels may use."""
+    """Return the vector instruction sets the kernels may use."""
     wanted = (
         "sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512_bf16", "avx512_vnni",
         "amx_bf16",
@@ -50,7 +50,7 @@ def cpu_name() -> str:
 
 
 def show() -> str:
-    """Versions, CPU features, threads, libraries and the kernel cache, one fact per line."""
+    """Return versions, CPU features, threads, libraries and the kernel cache, one fact per line."""
     return table(facts())
 
 
@@ -82,6 +82,6 @@ def facts() -> list[tuple[str, str]]:
 
 
 def table(lines: list[tuple[str, str]]) -> str:
-    """Names and values in two columns."""
+    """Return names and values in two columns."""
     width = max(len(name) for name, _ in lines)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in lines)

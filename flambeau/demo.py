@@ -1,7 +1,7 @@
 """`flambeau demo`: a small convolutional network learns to read digits, as a PyTorch user would write it.
 
-Data set, loader, schedule, checkpoints, and at the end one image: curves and predictions. A run that was interrupted goes on
-with `--resume` and ends with the same weights as one that was not.
+Data set, loader, schedule, checkpoints, and at the end one image: curves and predictions. An interrupted run is continued with `--resume`
+and ends with the same weights as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -223,11 +223,11 @@ def _draw_with_matplotlib(history: History, guesses: list[tuple[Any, int, int]],
 
 
 class DemoError(Exception):
-    """The demo cannot start with these options; the message says what to do."""
+    """Raised when the demo cannot start with these options; the message says what to do."""
 
 
 def _check(output: str, checkpoint: str, resume: bool) -> None:
-    """Refuse files that cannot be written or read, before minutes of training instead of after them."""
+    """Raise if files cannot be written or read, before minutes of training instead of after them."""
     for option, name in (("--output", output), ("--checkpoint", checkpoint)):
         folder = Path(name).absolute().parent
         if not folder.is_dir():

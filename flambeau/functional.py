@@ -1,4 +1,4 @@
-"""`torch.functional`: the functions that PyTorch writes in Python, under the module they live in there."""
+"""`torch.functional`: the functions that PyTorch implements in Python, under PyTorch's module name."""
 
 from typing import Any
 

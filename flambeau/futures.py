@@ -37,11 +37,11 @@ class Future(Generic[T]):
         self._callbacks: list[Callable[[Future], Any]] = []
 
     def done(self) -> bool:
-        """Return whether there is a value or an error."""
+        """Return whether the value or an error has been set."""
         return self._done
 
     def wait(self) -> T:
-        """Wait for the value; an error is raised here."""
+        """Wait for the value and return it; raises the error if one was set."""
         with self._changed:
             self._changed.wait_for(lambda: self._done)
         if self._error is not None:
@@ -49,7 +49,7 @@ class Future(Generic[T]):
         return self._value
 
     def value(self) -> T:
-        """The value of a future that is done."""
+        """Return the value of a future that is done."""
         if not self._done:
             raise RuntimeError("value() can only be called on a future that is done; use wait()")
         return self.wait()
@@ -93,7 +93,7 @@ class Future(Generic[T]):
         self._call(callback)
 
     def then(self, callback: Callable[[Future[T]], S]) -> Future[S]:
-        """A future of what `callback(self)` will return; an error of the callback is a RuntimeError that tells it."""
+        """Return a future of the result of `callback(self)`; an error of the callback becomes a RuntimeError with its message."""
         if not callable(callback):
             raise TypeError(f"then(): incompatible function arguments. A callback is called, {callback!r} cannot be")
 
@@ -135,7 +135,7 @@ def settled(value: T) -> Future[T]:
 
 
 def collect_all(futures: Sequence[Future]) -> Future[list[Future]]:
-    """A future of the whole list, done when all are, or with the first error."""
+    """Return a future of the whole list, done when all are, or with the first error."""
     together: Future[list[Future]] = Future()
     waiting, lock = [len(futures)], new_lock()
 
@@ -159,5 +159,5 @@ def collect_all(futures: Sequence[Future]) -> Future[list[Future]]:
 
 
 def wait_all(futures: Sequence[Future]) -> list:
-    """The values of all, in order; the first error found is raised."""
+    """Return the values of all futures, in order; raises the first error found."""
     return [future.wait() for future in collect_all(futures).wait()]

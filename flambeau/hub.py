@@ -49,13 +49,13 @@ _chosen_dir: Any = []  # what set_dir was given, if anything
 
 
 def _get_torch_home() -> str:
-    """The folder of everything that is kept between runs."""
+    """Return the folder of everything that is cached between runs."""
     cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
     return os.path.expanduser(os.environ.get("TORCH_HOME", os.path.join(cache, "torch")))
 
 
 def get_dir() -> str:
-    """Return the folder of repositories and weights: PyTorch's own, so that both find what the other fetched."""
+    """Return the folder of repositories and weights: PyTorch's own, so that both find what the other downloaded."""
     if _chosen_dir:
         return _chosen_dir[0]
     return os.path.join(_get_torch_home(), "hub")
@@ -84,7 +84,7 @@ def _chunks(response: Any) -> Iterator[bytes]:
 
 
 def download_url_to_file(url: str, dst: str, hash_prefix: str | None = None, progress: bool = True) -> None:
-    """Fetch `url` (http, https, file, ...) into the file `dst`, which appears only when it is complete.
+    """Download `url` (http, https, file, ...) into the file `dst`, which appears only when it is complete.
 
     With `hash_prefix`, the SHA256 of the contents must begin with it."""
     target = Path(os.path.expanduser(dst))
@@ -109,7 +109,7 @@ def download_url_to_file(url: str, dst: str, hash_prefix: str | None = None, pro
 
 
 def _unpacked(path: Path, model_dir: str) -> Path:
-    """The file inside, if `path` is a zip archive around one file (and not a checkpoint, which is an archive itself)."""
+    """Return the file inside, if `path` is a zip archive around one file (and not a checkpoint, which is an archive itself)."""
     if not zipfile.is_zipfile(path):
         return path
     with zipfile.ZipFile(path) as archive:
@@ -151,7 +151,7 @@ def load_state_dict_from_url(
 
 
 def _parse(github: str) -> tuple[str, str, str | None]:
-    """owner, name, and the branch or tag if one is given: 'owner/name[:ref]'."""
+    """Return owner, name, and the branch or tag if one is given, of 'owner/name[:ref]'."""
     repository, _, ref = github.partition(":")
     owner, slash, name = repository.partition("/")
     if not (owner and slash and name) or "/" in name:
@@ -197,7 +197,7 @@ def _download_repository(url: str, place: str) -> str:
 
 
 def _check_trust(github: str, trust_repo: bool | str | None) -> None:
-    """Loading a repository runs its code: ask, unless it or its owner is trusted."""
+    """Ask the user, unless the repository or its owner is trusted, because loading a repository runs its code."""
     owner, name, _ = _parse(github)
     known = Path(get_dir(), "trusted_list")
     refuse_planted(known, "a list of trusted repositories")
@@ -232,7 +232,7 @@ def _on_path(directory: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _hubconf(repository: str) -> Iterator[ModuleType]:
-    """The repository's hubconf.py, imported, with the files next to it importable."""
+    """Context manager: import the repository's hubconf.py, with the files next to it importable."""
     path = os.path.join(os.path.abspath(os.path.expanduser(repository)), "hubconf.py")
     if not os.path.exists(path):
         raise FileNotFoundError(f"{path} is not there: a hub repository has a hubconf.py at its top")
@@ -301,7 +301,7 @@ def help(
     trust_repo: bool | str | None = "check",
     source: str = "github",
 ) -> str | None:
-    """The docstring of an entry point."""
+    """Return the docstring of an entry point."""
     with _hubconf(_repository(github, source, trust_repo, force_reload, True)) as hubconf:
         return _entry_point(hubconf, model).__doc__
 
@@ -314,6 +314,6 @@ def list(
     verbose: bool = True,
     source: str = "github",
 ) -> Any:
-    """The names of a repository's entry points."""
+    """Return the names of a repository's entry points."""
     with _hubconf(_repository(github, source, trust_repo, force_reload, verbose)) as hubconf:
         return [n for n, value in vars(hubconf).items() if callable(value) and not n.startswith("_")]

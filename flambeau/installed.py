@@ -1,4 +1,4 @@
-"""`flambeau info`: what is installed, which GPUs are there, and how to get what is missing."""
+"""`flambeau info`: what is installed, which GPUs are available, and how to get what is missing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FOR_DEVELOPERS = {"test", "docs", "benchmark", "dev"}
 
 
 def show_all() -> str:
-    """The text of `flambeau info`: `config.show()`, GPUs, optional packages, and where downloads are kept."""
+    """Return the text of `flambeau info`: `config.show()`, GPUs, optional packages, and the folders of downloads."""
     return table([*facts(), ("downloads", hub.get_dir()), *_gpus(), *_extras()])
 
 
@@ -35,7 +35,7 @@ def _gpus() -> list[tuple[str, str]]:
 
 
 def _extras() -> list[tuple[str, str]]:
-    """Return for each extra the versions of its packages, or how to install what is missing."""
+    """Return for each extra the versions of its packages, or how to install missing ones."""
     try:
         required = importlib.metadata.requires("flambeau") or []
     except importlib.metadata.PackageNotFoundError:

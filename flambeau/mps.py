@@ -1,4 +1,4 @@
-"""`torch.mps`: Apple's GPUs, which Flambeau does not drive."""
+"""`torch.mps`: Apple's GPUs, which are not supported."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def is_available() -> bool:
 
 
 def device_count() -> int:
-    """Return 0: no such devices are used."""
+    """Return 0: MPS is not supported."""
     return 0
 
 
 def manual_seed(seed: int) -> None:
-    """Do nothing: there is no such generator."""
+    """Do nothing: there is no MPS generator."""
     int(seed)
 
 

@@ -1,4 +1,4 @@
-"""`torch.mtia`: accelerators of Meta's, which Flambeau does not drive."""
+"""`torch.mtia`: Meta's accelerators, which are not supported."""
 
 from __future__ import annotations
 

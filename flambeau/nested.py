@@ -70,7 +70,7 @@ def _joined(rows: list[Tensor], dtype: Any, device: Any, chosen: layout | None) 
 def nested_tensor(
     tensor_list: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
 ) -> Any:  # fmt: skip
-    """A new nested tensor, a leaf, with copies of the rows in `tensor_list`."""
+    """Return a new nested tensor, a leaf, with copies of the rows in `tensor_list`."""
     if not isinstance(tensor_list, (list, tuple)):
         raise TypeError("Only lists (List[Tensor] and List[List...[Scalar]]) are accepted in nested_tensor")
     rows = [row.detach() if isinstance(row, Tensor) else from_data(row, dtype, Tensor().device) for row in tensor_list]
@@ -78,7 +78,7 @@ def nested_tensor(
 
 
 def as_nested_tensor(ts: Any, dtype: Any = None, device: Any = None, layout: Any = None) -> Any:
-    """A nested tensor of rows, or of the elements of a batch; gradients flow back to them."""
+    """Return a nested tensor of rows, or of the elements of a batch; gradients flow back to them."""
     if isinstance(ts, Tensor) and ts.is_nested:
         if ts.layout is not (layout or strided):
             raise RuntimeError("as_nested_tensor(): Converting between nested tensor layouts is not supported")
@@ -101,7 +101,7 @@ def nested_tensor_from_jagged(
     values: Tensor, offsets: Tensor | None = None, lengths: Tensor | None = None, jagged_dim: int | None = None,
     min_seqlen: int | None = None, max_seqlen: int | None = None,
 ) -> Any:  # fmt: skip
-    """A nested tensor over `values`, whose rows begin at `offsets` or have `lengths`; with both there are gaps between them."""
+    """Return a nested tensor over `values`, whose rows begin at `offsets` or have `lengths`; with both there may be gaps between them."""
     ragged = 1 if jagged_dim is None else jagged_dim
     if ragged < 1:
         raise ValueError(f"Expected jagged_dim >=1, but got {ragged}.")
@@ -114,14 +114,14 @@ def nested_tensor_from_jagged(
 
 
 def like_rows(like: Any, rows: list[Tensor]) -> Any:
-    """A nested tensor of rows as long as those of `like`; in the jagged layout with the same ragged size, so that both can be added."""
+    """Return a nested tensor of rows as long as those of `like`; if jagged with the same ragged size, so that both can be added."""
     if like.layout is jagged and like.lengths() is None:
         return hold(cat(rows), like._mold())
     return _joined(rows, None, None, like.layout)
 
 
 def masked_select(tensor: Tensor, mask: Tensor) -> Any:
-    """The elements of each row of `tensor` that `mask` selects, as a nested tensor."""
+    """Return the elements of each row of `tensor` that `mask` selects, as a nested tensor."""
     if tensor.is_nested or tensor.layout is not strided:
         raise RuntimeError(f"masked_select requires a strided tensor, got one of layout {tensor.layout}")
     mask = mask.expand(tensor.shape)
@@ -129,8 +129,8 @@ def masked_select(tensor: Tensor, mask: Tensor) -> Any:
 
 
 def narrow(tensor: Tensor, dim: int, start: Any, length: Any, layout: Any = None) -> Any:
-    """A nested tensor over a part of each element of a batch: `length` elements of dimension 1 from `start` on, numbers or a tensor with one
-    for each."""
+    """Return a nested tensor over a part of each element of a batch: `length` elements of dimension 1 from `start` on, numbers or a tensor
+    with one for each."""
     if _is_jagged(layout):
         if dim != 1:
             raise RuntimeError(f"jagged layout only supports dim=1, got {dim}")
@@ -151,7 +151,7 @@ def narrow(tensor: Tensor, dim: int, start: Any, length: Any, layout: Any = None
 
 
 def to_padded_tensor(input: Any, padding: float, output_size: Any = None) -> Tensor:
-    """The rows as one plain tensor, filled up with `padding`."""
+    """Return the rows as one plain tensor, padded with `padding`."""
     if not input.is_nested:
         raise RuntimeError("to_padded_tensor expects a nested tensor")
     return input.to_padded_tensor(padding, output_size)
@@ -173,7 +173,7 @@ def _buffer_from_jagged(jagged: Any) -> Tensor:
 def _jagged_from_list(
     tensors: list[Tensor], offsets: Tensor | None, dtype: Any = None, device: Any = None
 ) -> tuple[Any, Tensor]:
-    """A nested tensor of rows, and its offsets; those given may be shared with others of the same rows."""
+    """Return a nested tensor of rows, and its offsets; given ones may be shared with others of the same rows."""
     made = _joined(list(tensors), dtype, device, jagged)
     return (made, made.offsets()) if offsets is None else (from_values(made.values(), offsets), offsets)
 

@@ -92,7 +92,7 @@ def _get_current_function_mode() -> TorchFunctionMode | None:
 
 @contextlib.contextmanager
 def enable_reentrant_dispatch() -> Iterator[None]:
-    """Operators called inside may be overridden again; here they always may."""
+    """Context manager without effect: operators called inside may be overridden again, which here they always may."""
     yield
 
 
@@ -109,12 +109,12 @@ def has_torch_function(relevant_args: Iterable[Any]) -> bool:
 
 
 def has_torch_function_unary(arg: Any) -> bool:
-    """`has_torch_function` of one argument."""
+    """Return `has_torch_function` of one argument."""
     return has_torch_function((arg,))
 
 
 def has_torch_function_variadic(*args: Any) -> bool:
-    """`has_torch_function` of the arguments given."""
+    """Return `has_torch_function` of the given arguments."""
     return has_torch_function(args)
 
 
@@ -124,7 +124,7 @@ def _overriding(values: tuple) -> list[Any]:
 
 
 def handle_torch_function(public_api: Callable, relevant_args: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
-    """Let the innermost mode and the arguments that override operators decide what `public_api(*args, **kwargs)` is."""
+    """Dispatch `public_api(*args, **kwargs)` to the innermost mode and to the arguments that override operators; return its result."""
     mode = _get_current_function_mode()
     overriding = _overriding(tuple(relevant_args))
     types = tuple(type(x) for x in overriding)
@@ -144,7 +144,7 @@ def handle_torch_function(public_api: Callable, relevant_args: Iterable[Any], *a
 
 
 def redispatch_function(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-    """Call the function without asking its arguments or modes about it; the operators it calls are asked about."""
+    """Call the function without dispatching it to its arguments or modes; the operators it calls are dispatched."""
     skip.next = True
     try:
         return func(*args, **(kwargs or {}))
@@ -153,7 +153,7 @@ def redispatch_function(func: Any, types: Any, args: Any = (), kwargs: Any = Non
 
 
 def is_tensor_like(inp: Any) -> bool:
-    """Return whether the object is a tensor or overrides operators as one."""
+    """Return whether an object is a tensor or overrides operators like one."""
     return isinstance(inp, Tensor) or hasattr(type(inp), "__torch_function__")
 
 
@@ -164,7 +164,7 @@ def is_tensor_method_or_property(func: Callable) -> bool:
 
 @functools.cache
 def _tensor_functions() -> dict[Any, str]:
-    """Methods of Tensor and the getters and setters of its properties, with their names."""
+    """Return methods of Tensor and the getters and setters of its properties, with their names."""
     found: dict[Any, str] = {}
     for name in sorted(dir(Tensor), key=lambda n: (n.startswith("_"), n)):
         value = inspect.getattr_static(Tensor, name)
@@ -200,7 +200,7 @@ _IGNORED = [
 
 @functools.cache
 def get_ignored_functions() -> set[Callable]:
-    """Functions that `__torch_function__` is never asked about."""
+    """Return the functions that `__torch_function__` is never called for."""
     found = {getattr(flambeau, name) for name in _IGNORED if hasattr(flambeau, name)}
     methods = ("__new__", "__init__", "__hash__", "__init_subclass__", "__torch_function__", "as_subclass", "__dir__")
     return found | {getattr(Tensor, name) for name in methods}
@@ -259,7 +259,7 @@ def _same_parameters(function: Callable) -> Callable:
 
 
 def resolve_name(f: Any) -> str | None:
-    """The public name of an operator, such as "torch.add"; None for what is none."""
+    """Return the public name of an operator, such as "torch.add"; None for other objects."""
     if isinstance(f, _operator.OperatorFace):
         return str(f)
     try:
@@ -270,8 +270,8 @@ def resolve_name(f: Any) -> str | None:
 
 
 def wrap_torch_function(dispatcher: Callable[..., Iterable[Any]]) -> Callable[[Callable], Callable]:
-    """Decorator: a function of the user's own asks its arguments' `__torch_function__` first, as operators do. The dispatcher
-    gets the same arguments and returns those to ask."""
+    """Decorator: dispatch a user's function to its arguments' `__torch_function__` first, as operators do. The dispatcher gets the same
+    arguments and returns the relevant ones."""
 
     def decorate(function: Callable) -> Callable:
         @functools.wraps(function)

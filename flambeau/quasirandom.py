@@ -22,7 +22,7 @@ _BITS = 30
 
 @functools.lru_cache(maxsize=1)
 def _joe_kuo() -> tuple[np.ndarray, np.ndarray]:
-    """The primitive polynomials and initial numbers of S. Joe and F. Y. Kuo (2008), which SciPy ships."""
+    """Return the primitive polynomials and initial numbers of S. Joe and F. Y. Kuo (2008), which SciPy includes."""
     found = importlib.util.find_spec("scipy")
     if found is None or found.origin is None:
         raise ImportError("SobolEngine needs the direction numbers that SciPy ships: pip install scipy")
@@ -31,7 +31,7 @@ def _joe_kuo() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _direction_numbers(dimension: int) -> np.ndarray:
-    """Return what bit k of a point's number toggles in each coordinate: the recurrence of Bratley and Fox (algorithm 659)."""
+    """Return the bits that bit k of a point's number toggles in each coordinate: the recurrence of Bratley and Fox (algorithm 659)."""
     polynomials, initial = (table[:dimension].astype(np.int64) for table in _joe_kuo())
     degrees = np.array([int(p).bit_length() - 1 for p in polynomials])
     numbers = np.ones((dimension, _BITS), np.int64)
@@ -113,7 +113,7 @@ class SobolEngine:
         return result if out is None else out.resize_(result.shape).copy_(result)
 
     def draw_base2(self, m: int, out: Tensor | None = None, dtype: Any = None) -> Tensor:
-        """The next 2**m points, so that the number drawn in all is a power of two."""
+        """Return the next 2**m points; the total number drawn must be a power of two."""
         n = 2**m
         total = self.num_generated + n
         if total & (total - 1):
@@ -131,7 +131,7 @@ class SobolEngine:
         return self
 
     def _advance(self, steps: int) -> np.ndarray:
-        """The points behind the present one. Neighbours in Gray code differ in one bit of their number: that of its lowest zero."""
+        """Return the next points. Neighbours in Gray code differ in one bit of their number: that of its lowest zero."""
         before = max(self.num_generated - 1, 0)
         indices = np.arange(before, before + max(steps, 0))
         zeros = ~indices & (indices + 1)  # the lowest zero bit, alone

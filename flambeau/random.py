@@ -1,4 +1,4 @@
-"""The state of the random generator: seeds, saved states, and `fork_rng`.
+"""State of the random generator: seeds, saved states, and `fork_rng`.
 
 >>> import flambeau
 >>> flambeau.manual_seed(0)
@@ -23,12 +23,12 @@ __all__ = [
 
 
 def get_rng_state() -> Tensor:
-    """The state of the default generator as a ByteTensor."""
+    """Return the state of the default generator as a ByteTensor."""
     return default_generator.get_state()
 
 
 def set_rng_state(new_state: Tensor) -> None:
-    """Continue from a state that `get_rng_state` returned."""
+    """Restore a state that `get_rng_state` returned."""
     default_generator.set_state(new_state)
 
 
@@ -40,9 +40,9 @@ def fork_rng(
     _devices_kw: str = "devices",
     device_type: str | None = None,
 ) -> Iterator[None]:
-    """Context manager within which random numbers may be drawn and seeds set; afterwards the default generator is where it was.
+    """Context manager: random numbers may be drawn and seeds set inside; the default generator is restored on exit.
 
-    The generators of `devices` (by default of all GPUs) are saved as well; naming one that is not there raises.
+    The generators of `devices` (by default of all GPUs) are saved as well; a device that does not exist raises.
 
     >>> with fork_rng():
     ...     noise = flambeau.rand(3)
@@ -68,5 +68,5 @@ def fork_rng(
 
 
 def thread_safe_generator() -> Generator | None:
-    """Return None: workers of a DataLoader are processes, each with a generator of its own, so the default one is safe to use."""
+    """Return None: workers of a DataLoader are processes, each with its own generator, so the default one is safe to use."""
     return None

@@ -10,11 +10,11 @@ all_return_types = list(_ALL.values())
 
 
 def pytree_register_structseq(cls: type) -> None:
-    """Do nothing: trees take every named tuple apart."""
+    """Do nothing: trees flatten every named tuple."""
 
 
 def __getattr__(name: str) -> type[_NamedResult]:
-    """`max_out` and the like: what the operator returns when it is given out=."""
+    """Return `max_out` and similar types: the results of operators with out=."""
     base = _ALL.get(name.removesuffix("_out"))
     if base is None or not name.endswith("_out"):
         raise _naming.no_attribute(__name__, name)

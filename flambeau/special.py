@@ -1,4 +1,4 @@
-"""Special functions: every operator declared in the namespace "special", and three that also live elsewhere.
+"""Special functions: every operator declared in the namespace "special", and three that are also elsewhere.
 
 >>> flambeau.special.expit(flambeau.tensor([-1.0, 0.0, 1.0]))
 tensor([0.2689, 0.5000, 0.7311])

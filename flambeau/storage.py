@@ -14,10 +14,10 @@ __all__ = ["TypedStorage", "UntypedStorage"]
 
 
 def _dtype_to_storage_type_map() -> dict[Any, str]:
-    """The names of the older storage classes, by dtype."""
+    """Return the names of the older storage classes, by dtype."""
     return {kind.dtype: name for name, kind in STORAGE_TYPES.items()}
 
 
 def _load_from_bytes(data: bytes) -> Any:
-    """A storage from the bytes in which PyTorch's plain pickles hold it."""
+    """Return a storage from the bytes in which PyTorch's plain pickles store it."""
     return load(io.BytesIO(data), weights_only=False)

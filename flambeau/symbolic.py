@@ -26,12 +26,12 @@ class SymFloat(_Symbol):
 
 
 class SymBool(_Symbol):
-    """A truth unknown while tracing; never made by Flambeau."""
+    """A bool unknown while tracing; never made by Flambeau."""
 
 
 @overridable
 def sym_int(a: Any) -> int:
-    """`int(a)`, rounding towards zero."""
+    """Return `int(a)`, rounding towards zero."""
     return int(a)
 
 
@@ -49,7 +49,7 @@ def sym_not(a: Any) -> bool:
 
 @overridable
 def sym_max(a: Any, b: Any) -> Any:
-    """The larger of two numbers; a float if either is one."""
+    """Return the larger of two numbers; a float if either is one."""
     _require_numbers(a, b)
     for first, second in ((a, b), (b, a)):
         if hasattr(first, "__sym_max__"):
@@ -60,7 +60,7 @@ def sym_max(a: Any, b: Any) -> Any:
 
 @overridable
 def sym_min(a: Any, b: Any) -> Any:
-    """The smaller of two numbers; a float if either is one."""
+    """Return the smaller of two numbers; a float if either is one."""
     _require_numbers(a, b)
     for first, second in ((a, b), (b, a)):
         if hasattr(first, "__sym_min__"):
@@ -82,7 +82,7 @@ def sym_sum(args: Iterable[Any]) -> Any:
 
 @overridable
 def sym_ite(b: Any, t: Any, f: Any) -> Any:
-    """`t if b else f`, for two values of one type."""
+    """Return `t if b else f`, for two values of one type."""
     if not isinstance(b, bool):
         raise AssertionError(f"expected SymBool or bool, got {type(b)}")
     if type(t) is not type(f):
@@ -104,7 +104,7 @@ sym_sqrt = _of_math("sqrt")
 
 @overridable
 def _assert(condition: Any, message: str) -> None:
-    """`assert` as a function, which tracers can follow."""
+    """Assert a condition, as a function that tracers can record."""
     if not condition:
         raise AssertionError(message)
 
@@ -113,22 +113,22 @@ SymTypes = (SymInt, SymFloat, SymBool)
 
 
 def has_free_symbols(val: Any) -> bool:
-    """Return whether a value holds unknown sizes; sizes are always numbers here."""
+    """Return whether a value contains symbolic sizes; sizes are always numbers here."""
     return False
 
 
 def is_concrete_int(a: Any) -> bool:
-    """Return whether a value is a known whole number."""
+    """Return whether a value is a known integer."""
     return isinstance(a, int)
 
 
 def sym_bool(a: Any) -> bool:
-    """The truth of a comparison of sizes, which is always known."""
+    """Return the truth of a comparison of sizes, which is always known."""
     return bool(a)
 
 
 class ShapeEnv:
-    """PyTorch's record of unknown sizes and what is known of them. It stays empty: sizes are always numbers here."""
+    """PyTorch's record of symbolic sizes and their constraints. It stays empty: sizes are always numbers here."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.guards: list[Any] = []

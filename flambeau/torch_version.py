@@ -1,4 +1,4 @@
-"""The version of this package, that of PyTorch whose interface it follows, and version strings that compare as versions."""
+"""Version of this package and of the PyTorch interface it follows, and version strings that compare as versions."""
 
 from __future__ import annotations
 

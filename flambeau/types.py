@@ -1,4 +1,4 @@
-"""Names for type hints, as `torch.types` has them."""
+"""Type aliases, as in `torch.types`."""
 
 from __future__ import annotations
 

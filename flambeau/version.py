@@ -1,4 +1,4 @@
-"""`torch.version`: what was built with what. There is nothing compiled here, and no GPU toolkit."""
+"""`torch.version`: versions of the build. Nothing is compiled here, and no GPU toolkit is used."""
 
 from __future__ import annotations
 

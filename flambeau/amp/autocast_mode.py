@@ -1,4 +1,4 @@
-"""`autocast`: inside, operators choose the precision they compute in. And how a `Function` takes part in it."""
+"""`autocast`: operators choose the precision they compute in; and autocast support for `Function`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MISSING = {"cuda": "CUDA is not available or torch_xla is imported. Disabling a
 
 
 def autocast_decorator(autocast_instance: Any, func: Callable) -> Callable:
-    """The function, run inside the context every time."""
+    """Wrap a function to run inside the context every time."""
 
     @functools.wraps(func)
     def decorated(*args: Any, **kwargs: Any) -> Any:
@@ -58,7 +58,7 @@ class autocast:
         self._outside: list[state.Setting] = []  # one entry per time it has been entered
 
     def _works(self) -> bool:
-        """Return whether the device and its dtype can be had; PyTorch warns if not, and goes on without autocast."""
+        """Return whether the device and its dtype are available; like PyTorch, warn if not, and continue without autocast."""
         kind = device(self.device).type
         problem = None if has_backend(device(kind)) else _MISSING.get(kind)
         if problem is None and self.fast_dtype not in _SUPPORTED:
@@ -129,7 +129,7 @@ def custom_fwd(
 
 
 def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Callable[..., Any]:
-    """A decorator of the backward of a `Function`: it runs under the autocast that forward ran under."""
+    """Decorate the backward of a `Function` to run under the autocast state of forward."""
     _check_device_type(device_type)
     if bwd is None:
         return functools.partial(custom_bwd, device_type=device_type)

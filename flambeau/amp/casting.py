@@ -24,12 +24,12 @@ _NUMBERS = frozenset((int, float, bool, type(None)))  # settings of operators, w
 
 
 def _seen(tensor: Tensor, target: dtype, *same: Any) -> Tensor:
-    """A tensor in another dtype, by a call that modes see as one of `Tensor.to`."""
+    """Convert a tensor to another dtype by a call that modes see as `Tensor.to`."""
     return tensor.to(target)
 
 
 class Casting(modes.Mode):
-    """Autocast, for the threads and types of device for which it is on."""
+    """Mode of autocast, for the threads and types of device for which it is on."""
 
     stays = True
     parts = False
@@ -84,7 +84,7 @@ class Casting(modes.Mode):
 
 
 def _kind_of(values: tuple) -> str:
-    """The type of device that a call computes on: that of its first tensor, or the only one that autocast is on for."""
+    """Return the type of device that a call computes on: that of its first tensor, or the only one that autocast is on for."""
     for value in values:
         if isinstance(value, Tensor):
             if value.shape or value.device is not cpu:
@@ -137,7 +137,7 @@ def _cast(value: Any, target: dtype, cast: Callable) -> Any:
 
 
 def _kept(leaf: Tensor, target: dtype, cast: Callable) -> Tensor:
-    """The copy of a parameter, made once. It is differentiable even if it is first needed without gradients."""
+    """Return the cached copy of a parameter, made once. It is differentiable even if it is first needed without gradients."""
     key = (id(leaf), target)
     found = casts.cache.get(key)
     if found is None:

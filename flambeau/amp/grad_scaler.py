@@ -32,7 +32,7 @@ class OptState(Enum):
 
 
 class _Progress:
-    """State of one optimizer since the last `update`: the stage it is in, and where its gradients are not finite."""
+    """State of one optimizer since the last `update`: its stage, and whether gradients are not finite, by device."""
 
     def __init__(self) -> None:
         self.stage = OptState.READY
@@ -88,7 +88,7 @@ class GradScaler:
 
     # -- the loss ---------------------------------------------------------------------------------------------------------
     def scale(self, outputs: Any) -> Any:
-        """The tensor, or all tensors of an iterable, times the factor."""
+        """Multiply a tensor, or all tensors of an iterable, by the factor."""
         if not self._enabled:
             return outputs
         if isinstance(outputs, Tensor):
@@ -156,8 +156,8 @@ class GradScaler:
         return result
 
     def _step_by_itself(self, optimizer: Any, progress: _Progress, *args: Any, **kwargs: Any) -> Any:
-        """The step of an optimizer that unscales and skips by itself: it finds the factor in `grad_scale` and, in `found_inf`, whether a
-        gradient is not finite; older ones take the scaler as an argument."""
+        """Run the step of an optimizer that unscales and skips by itself: it reads the factor from `grad_scale` and, from `found_inf`,
+        whether a gradient is not finite; older ones take the scaler as an argument."""
         takes_scaler = "grad_scaler" in inspect.signature(optimizer.step).parameters
         if takes_scaler:
             warnings.warn(
@@ -207,7 +207,7 @@ class GradScaler:
         self._per_optimizer_states.clear()
 
     def _adapt(self, current: Tensor, found: list[Tensor]) -> None:
-        """The new factor and count of good steps, without reading them: that would wait for the device."""
+        """Update the factor and the count of good steps on the device, without reading them, which would wait for it."""
         tracker: Any = self._growth_tracker
         assert tracker is not None
         with no_grad():
@@ -224,7 +224,7 @@ class GradScaler:
         return self._scale
 
     def get_scale(self) -> float:
-        """The factor; 1 if the scaler is off."""
+        """Return the factor; 1 if the scaler is off."""
         if not self._enabled:
             return 1.0
         return self._init_scale if self._scale is None else self._scale.item()
@@ -235,19 +235,19 @@ class GradScaler:
         return self._init_growth_tracker if self._growth_tracker is None else int(self._growth_tracker.item())
 
     def get_growth_factor(self) -> float:
-        """The number by which the scale is multiplied when it grows."""
+        """Return the number by which the scale is multiplied when it grows."""
         return self._growth_factor
 
     def set_growth_factor(self, new_factor: float) -> None:
-        """Set what the factor is multiplied with when it grows."""
+        """Set the number by which the scale is multiplied when it grows."""
         self._growth_factor = new_factor
 
     def get_backoff_factor(self) -> float:
-        """The number by which the scale is multiplied after infinite gradients."""
+        """Return the number by which the scale is multiplied after infinite gradients."""
         return self._backoff_factor
 
     def set_backoff_factor(self, new_factor: float) -> None:
-        """Set what the factor is multiplied with after infinite gradients."""
+        """Set the number by which the scale is multiplied after infinite gradients."""
         self._backoff_factor = new_factor
 
     def get_growth_interval(self) -> int:
@@ -274,7 +274,7 @@ class GradScaler:
 
     # -- files ----------------------------------------------------------------------------------------------------------------
     def state_dict(self) -> dict[str, Any]:
-        """The state to save with a checkpoint; empty if the scaler is off."""
+        """Return the state to save with a checkpoint; empty if the scaler is off."""
         if not self._enabled:
             return {}
         return {
@@ -315,7 +315,7 @@ class GradScaler:
 
 
 def _check_new_scale(new_scale: Any) -> None:
-    """PyTorch takes a tensor with one element that does not require gradients."""
+    """Raise unless a new scale is a tensor with one element that does not require gradients, as in PyTorch."""
     if not isinstance(new_scale, Tensor):
         raise TypeError(f"new_scale should be a float or a tensor with one element, got {type(new_scale).__name__}")
     if new_scale.numel() != 1 or new_scale.requires_grad:

@@ -37,7 +37,7 @@ def _type_of(device_type: Any, function: str) -> str:
 
 
 def is_autocast_available(device_type: str) -> bool:
-    """Return whether autocast is there for this type of device.
+    """Return whether autocast is supported for this type of device.
 
     >>> flambeau.amp.is_autocast_available("cpu")
     True
@@ -89,12 +89,12 @@ def switch(setting: Setting, nesting: int) -> None:
 
 
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
-    """Return whether operators on this type of device choose their precision now."""
+    """Return whether autocast is on for this type of device."""
     return _type_of(device_type, "is_autocast_enabled") in casts.switched
 
 
 def set_autocast_enabled(device_type: Any, enabled: bool | None = None) -> None:
-    """`set_autocast_enabled("cpu", True)`; with one argument, for CUDA."""
+    """Switch autocast on or off: `set_autocast_enabled("cpu", True)`; with one argument, for CUDA."""
     if enabled is None:
         device_type, enabled = "cuda", device_type
     kind = _type_of(device_type, "set_autocast_enabled")
@@ -109,12 +109,12 @@ def set_autocast_enabled(device_type: Any, enabled: bool | None = None) -> None:
 
 
 def get_autocast_dtype(device_type: str) -> dtype:
-    """The dtype that products and convolutions are computed in under autocast."""
+    """Return the dtype that products and convolutions are computed in under autocast."""
     return casts.dtypes[_type_of(device_type, "get_autocast_dtype")]
 
 
 def set_autocast_dtype(device_type: str, dtype: dtype) -> None:
-    """Choose the dtype of products and convolutions under autocast."""
+    """Set the dtype of products and convolutions under autocast."""
     kind = _type_of(device_type, "set_autocast_dtype")
     if not isinstance(dtype, type(bfloat16)):
         raise TypeError(
@@ -146,13 +146,13 @@ def clear_autocast_cache() -> None:
 
 
 def autocast_increment_nesting() -> int:
-    """Enter one more autocast context; returns how many there are."""
+    """Enter one more autocast context; return the nesting depth."""
     _contexts.nesting += 1
     return _contexts.nesting
 
 
 def autocast_decrement_nesting() -> int:
-    """Leave an autocast context; returns how many are left."""
+    """Leave an autocast context; return the remaining depth."""
     _contexts.nesting -= 1
     return _contexts.nesting
 
@@ -165,36 +165,36 @@ def _deprecated(old: str, new: str) -> None:
 
 
 def is_autocast_cpu_enabled() -> bool:
-    """`is_autocast_enabled("cpu")`"""
+    """Return `is_autocast_enabled("cpu")`."""
     _deprecated("is_autocast_cpu_enabled()", "is_autocast_enabled('cpu')")
     return is_autocast_enabled("cpu")
 
 
 def set_autocast_cpu_enabled(enabled: bool) -> None:
-    """`set_autocast_enabled("cpu", enabled)`"""
+    """Call `set_autocast_enabled("cpu", enabled)`."""
     _deprecated("set_autocast_cpu_enabled(enabled)", "set_autocast_enabled('cpu', enabled)")
     set_autocast_enabled("cpu", enabled)
 
 
 def get_autocast_cpu_dtype() -> dtype:
-    """`get_autocast_dtype("cpu")`"""
+    """Return `get_autocast_dtype("cpu")`."""
     _deprecated("get_autocast_cpu_dtype()", "get_autocast_dtype('cpu')")
     return get_autocast_dtype("cpu")
 
 
 def set_autocast_cpu_dtype(dtype: dtype) -> None:
-    """`set_autocast_dtype("cpu", dtype)`"""
+    """Call `set_autocast_dtype("cpu", dtype)`."""
     _deprecated("set_autocast_cpu_dtype(dtype)", "set_autocast_dtype('cpu', dtype)")
     set_autocast_dtype("cpu", dtype)
 
 
 def get_autocast_gpu_dtype() -> dtype:
-    """`get_autocast_dtype("cuda")`"""
+    """Return `get_autocast_dtype("cuda")`."""
     _deprecated("get_autocast_gpu_dtype()", "get_autocast_dtype('cuda')")
     return get_autocast_dtype("cuda")
 
 
 def set_autocast_gpu_dtype(dtype: dtype) -> None:
-    """`set_autocast_dtype("cuda", dtype)`"""
+    """Call `set_autocast_dtype("cuda", dtype)`."""
     _deprecated("set_autocast_gpu_dtype(dtype)", "set_autocast_dtype('cuda', dtype)")
     set_autocast_dtype("cuda", dtype)

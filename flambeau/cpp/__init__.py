@@ -1,1 +1,1 @@
-"""Out of Python: what C++ programs and operators written in C++ need (headers, CMake files), and models as native libraries."""
+"""C++ support: headers and CMake files for programs and operators in C++, and models as native libraries."""

@@ -81,7 +81,7 @@ def write_library(
     progress: Callable[[str], None] | None = None,
     more: Callable[[CProgram], str] | None = None,
 ) -> Path:
-    """`export_library` with a name that is an identifier of C; `more` is further text for the C file."""
+    """Write a library like `export_library`, with a name that is a C identifier; `more` is further text for the C file."""
     say = progress or (lambda text: None)
     if not compiled.available:
         raise RuntimeError("a library is made of compiled kernels, for which llvmlite is needed: pip install llvmlite")
@@ -145,7 +145,7 @@ _SYSTEM = ["-lm", "-ldl", "-lpthread"]
 
 
 def _c_compiler(cxx: list[str]) -> list[str]:
-    """The C compiler that belongs to the one for C++."""
+    """Return the C compiler that belongs to the C++ compiler."""
     given = os.environ.get("CC")
     if given:
         return given.split()

@@ -1,4 +1,4 @@
-"""Libraries beside TorchScript archives, which `torch::jit::load` of C++ finds and runs without Python.
+"""Libraries next to TorchScript archives, which `torch::jit::load` of C++ finds and runs without Python.
 
     model.pt
     model.pt.native/libfloat32_1x3x224x224.so, float32_1x3x224x224.weights, ...
@@ -22,12 +22,12 @@ def folder_of(archive: str | os.PathLike) -> Path:
 
 
 def signature(inputs: tuple) -> str:
-    """The inputs as a name: float32_1x3x224x224__int64_8."""
+    """Return the inputs as a name: float32_1x3x224x224__int64_8."""
     return "__".join(f"{t.dtype.name}_{'x'.join(map(str, t.shape))}" for t in inputs)
 
 
 def stamp(archive: str | os.PathLike) -> int:
-    """A number that another state of the file does not have: FNV-1a of its size and its end."""
+    """Return a number that identifies the state of a file: FNV-1a of its size and its end."""
     size = os.path.getsize(archive)
     with open(archive, "rb") as file:
         file.seek(max(size - _TAIL, 0))

@@ -1,4 +1,4 @@
-"""Programs of TorchScript whose path depends on values, as programs with one path: both sides are computed, and one is chosen."""
+"""Conversion of TorchScript programs with data-dependent branches to a single path: both sides are computed, and one is selected."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from ..library.registration import Library
 
 
 def reads_training(model: Any) -> bool:
-    """Return whether a compiled module computes something else while it trains."""
+    """Return whether a compiled module computes something else in training mode."""
     return any(n.attributes.get("name") == "training" for n in inlined(model.graph).findAllNodes("prim::GetAttr"))
 
 
 def on_one_path(model: Any) -> Callable:
-    """A compiled module's forward with every branch that a tensor decides replaced by a choice between the results of both sides.
+    """Return a compiled module's forward with every data-dependent branch replaced by a selection between the results of both sides.
 
-    That is done where neither side changes anything and both give tensors (of one shape and dtype: it is an error to run it
-    otherwise). Other branches stay."""
+    That is done if neither side has side effects and both return tensors (of one shape and dtype: anything else is an error at run time).
+    Other branches stay."""
     graph = inlined(model.graph)
     if not _choose(graph, graph):
         return model
@@ -68,7 +68,7 @@ def _replace(graph: Graph, node: Node) -> None:
 
 @functools.cache
 def _operator() -> Library:
-    """The operator that chooses. It is known once somebody needs it."""
+    """Register the operator that selects, on first use."""
     library = Library("flambeau", "FRAGMENT")
     library.define("chosen(Tensor condition, Tensor yes, Tensor no) -> Tensor")
     library.impl("chosen", _chosen, "CompositeImplicitAutograd")

@@ -1,4 +1,4 @@
-"""Functions that the C++ headers (`include/flambeau/*.h`) call in Python: operators by name, dtypes by number, and a few small calls."""
+"""Functions that the C++ headers (`include/flambeau/*.h`) call in Python: operators by name, dtypes by number, and small helpers."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def address(t: Tensor) -> int:
 def from_blob(
     start: int, size: Sequence[int], strides: Sequence[int] | None, kind: Any, where: Any, owner: Any
 ) -> Tensor:
-    """A tensor over memory that belongs to C++; `owner` is dropped when nobody uses it any more."""
+    """Return a tensor over memory that belongs to C++; `owner` is released when the tensor is no longer used."""
     shape = make_size(tuple(size))
     steps = contiguous_strides(shape) if strides is None else tuple(strides)
     extent = 1 + sum((n - 1) * step for n, step in zip(shape, steps)) if 0 not in shape else 0
@@ -77,7 +77,7 @@ def backward(t: Tensor, gradient: Any, retain_graph: Any, create_graph: bool, in
 
 
 class CppFunction(Function):
-    """A torch::autograd::Function: both directions are C++ functions that are given the context and the tensors."""
+    """A torch::autograd::Function: forward and backward are C++ functions that get the context and the tensors."""
 
     @staticmethod
     def forward(ctx: Any, run: Callable, back: Callable, *tensors: Any) -> Any:
@@ -117,7 +117,7 @@ def new_class(namespace: str, name: str) -> type:
 
 
 def add_method(cls: Any, name: str, function: Callable, schema: str, result: Any) -> None:
-    """A method of a C++ class; `result` is the class of C++'s that it returns an object of, if any."""
+    """Add a method of a C++ class; `result` is the C++ class of the object that it returns, if any."""
     setattr(cls, name, lambda self, *args: function(self, *args))
     cls.schemas[name] = (schema, result)
 
@@ -178,7 +178,7 @@ def set_materialize_grads(ctx: Any, value: bool) -> None:
 
 
 def call(path: str, *args: Any) -> Any:
-    """Call something of this library's by its full name: "cuda.is_available"."""
+    """Call a function of this library by its full name: "cuda.is_available"."""
     found: Any = flambeau
     for part in path.split("."):
         found = getattr(found, part)
@@ -186,7 +186,7 @@ def call(path: str, *args: Any) -> Any:
 
 
 def cuda_stream(index: int) -> int:
-    """The address of the stream that Flambeau launches on now."""
+    """Return the address of the stream that Flambeau currently launches on."""
     return flambeau.cuda.current_stream(index).cuda_stream
 
 
@@ -199,7 +199,7 @@ def listed(values: Any) -> list:
 
 
 def load(path: str, where: Any) -> Any:
-    """A TorchScript module from its file; `map_location` is where C++ wants it."""
+    """Load a TorchScript module from its file; `where` is the device that C++ asks for."""
     return flambeau.jit.load(path, map_location=where)
 
 

@@ -1,4 +1,4 @@
-"""A captured program as C: one function that makes the model (memory, oneDNN's primitives), one that runs it, and their header."""
+"""A captured program as C: one function that creates the model (memory, oneDNN's primitives), one that runs it, and their header."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _EXTERN = re.compile(r"extern ([\w ]+?\*?)\s*(dnnl_\w+)\((.*)\);")
 
 
 class CProgram:
-    """The parts of the C file, gathered step by step."""
+    """The parts of the C file, collected step by step."""
 
     def __init__(self, captured: Captured, name: str, threads: int) -> None:
         self.captured, self.name, self.threads = captured, name, threads
@@ -192,7 +192,7 @@ class CProgram:
         return re.sub(r"@(\d+)@", lambda found: table[found[1]], text)
 
     def _creation(self) -> list[str]:
-        """The calls that make oneDNN's objects."""
+        """Return the calls that create oneDNN's objects."""
         lines, alone = [], None
         for one in self._objects:
             given = ", ".join(self._given(a) for a in one.arguments)
@@ -209,14 +209,14 @@ class CProgram:
 
     @staticmethod
     def _loading() -> str:
-        """oneDNN's functions are found when the first model is made."""
+        """Return code that looks up oneDNN's functions when the first model is created."""
         path = dnnl.library().path
         text = templates.ONEDNN_LOADING.replace("FILE", os.path.basename(path)).replace("PATH", path)
         names = [name for _, name, _ in _EXTERN.findall(templates.template("onednn.h"))]
         return "\n  ".join([text, *(f'FIND({name}, libdnnl, "{name}")' for name in names)])
 
     def _destruction(self) -> str:
-        """oneDNN's objects go in the opposite order; what a query returns belongs to what was asked."""
+        """Return code that destroys oneDNN's objects in reverse order; results of queries belong to the queried object."""
         lines = []
         for one in reversed(self._objects):
             kind = next((k for k in ("memory_desc", "primitive_desc", "memory", "primitive") if k in one.function), "")
@@ -234,7 +234,7 @@ class CProgram:
 
     # -- text -------------------------------------------------------------------------------------------------------
     def objects(self) -> Iterator[tuple[str, bytes]]:
-        """Object files: one for each kernel, and one that runs their loops in threads."""
+        """Yield object files: one for each kernel, and one that runs their loops in threads."""
         for address, name in self.kernels.items():
             text, entry = jit.kernel_text(address)
             text = re.sub(rf"@{re.escape(entry)}\b", f"@{name}", text)
@@ -247,7 +247,7 @@ class CProgram:
         return re.sub(r"@(GOMP_parallel|omp_get_num_threads|omp_get_thread_num)\b", rf"@{self.name}_\1", own)
 
     def source(self, weights: str | None) -> str:
-        """The C file. `weights` is the file to embed, or None where they are read from one beside the library."""
+        """Return the C file. `weights` is the file to embed, or None if they are read from a file next to the library."""
         declarations = [
             f"extern void {n}({', '.join(_C_TYPES[c] for c in s) or 'void'});" for n, s in self.signatures.items()
         ]
@@ -292,18 +292,18 @@ class CProgram:
         return re.sub(r"\$\{(\w+)\}", lambda found: str(values[found[1]]), templates.template("model.c"))
 
     def _calls(self) -> str:
-        """C functions that run oneDNN's primitives and products."""
+        """Return C functions that run oneDNN's primitives and matrix products."""
         text = templates.template("onednn_calls.c").replace("${name}", self.name)
         return text.replace("${longest_on_stack}", str(signals.LONGEST_ON_STACK))
 
     def description(self) -> str:
-        """C text with what goes in and comes out, for those who load the library while they run."""
+        """Return C text that describes inputs and outputs, for programs that load the library at run time."""
         sides = ([[list(t.shape), t.dtype.name] for t in ts] for ts in (self.captured.inputs, self.captured.outputs))
         told = json.dumps(dict(zip(("name", "inputs", "outputs"), (self.name, *sides), strict=True)))
         return f"\nconst char {DESCRIPTION}[] = {json.dumps(told)};\n"
 
     def header(self) -> str:
-        """The C header: what goes in and comes out, in numbers."""
+        """Return the C header, with the sizes of inputs and outputs."""
         upper, lines = self.name.upper(), []
         sides: list[tuple[str, list]] = [("INPUT", [(t.shape, t.dtype, extent(t)) for t in self.captured.inputs])]
         sides.append(("OUTPUT", [(o.shape, o.dtype, _bytes(o)) for o in self.captured.outputs]))
@@ -327,7 +327,7 @@ class CProgram:
         )
 
     def wrapper(self) -> str:
-        """The C++ header: a class that holds the model."""
+        """Return the C++ header: a class that holds the model."""
         upper = self.name.upper()
         inputs = [f"const {t.dtype.c_type} *input{i}" for i, t in enumerate(self.captured.inputs)]
         outputs = [f"{o.dtype.c_type} *output{i}" for i, o in enumerate(self.captured.outputs)]

@@ -1,4 +1,4 @@
-"""A model's forward as a list of native calls: recorded like `compile` does, ready to be written down as a C program."""
+"""A model's forward as a list of native calls: recorded as by `compile`, to be written as a C program."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Captured:
 
 
 class _Whole(Module):
-    """A model whose results are a list of dense tensors of their own."""
+    """Wraps a model so that its results are a list of separate dense tensors."""
 
     def __init__(self, model: Callable, inputs: frozenset[int]) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ def capture(model: Callable, inputs: tuple) -> Captured:
 
 
 def _others(inputs: frozenset[int]) -> list[Tensor]:
-    """Return all dense tensors there are, but for the inputs: parameters, buffers, constants, wherever a model has them."""
+    """Return all existing dense tensors except the inputs: parameters, buffers, constants, wherever a model holds them."""
     tensors = [one for one in gc.get_objects() if isinstance(one, Tensor) and hasattr(one, "_storage")]
     with DisableTorchFunctionSubclass():  # tensors of other parts of the program are looked at, not asked
         dense = [t._bare_alias() for t in tensors if t.device is cpu and not t.is_sparse]

@@ -66,7 +66,7 @@ _OPTIONS = ("dtype", "layout", "device", "pin_memory")
 
 
 class _Unknown(Exception):
-    """A type that has no counterpart in C++."""
+    """Raised for a type that has no counterpart in C++."""
 
 
 def _kind(argument: Argument) -> str:
@@ -142,11 +142,11 @@ class _Signature:
         return sum(not default for _, _, default in self.declared)
 
     def hidden_by(self, other: _Signature) -> bool:
-        """Return whether every call of this could be one of the other."""
+        """Return whether every call of this overload could be one of the other."""
         return other.types[: len(self.types)] == self.types and other.required <= len(self.types)
 
     def tell_from(self, other: _Signature) -> None:
-        """Drop the defaults that would let a call mean the other overload as well."""
+        """Drop the defaults that would make a call ambiguous with the other overload."""
         shared = 0
         while shared < min(len(self.types), len(other.types)) and self.types[shared] == other.types[shared]:
             shared += 1
@@ -165,7 +165,7 @@ def _result(schema: Schema) -> str:
 
 
 def _overloads() -> Iterator[tuple[str, str, Schema, _Signature]]:
-    """Return all functions that C++ programs can call, in the order of names."""
+    """Yield all functions that C++ programs can call, in the order of names."""
     for name in aten_names():
         if name in _BY_HAND or name in _KEYWORDS or not name.isidentifier():
             continue
@@ -189,7 +189,7 @@ def _overloads() -> Iterator[tuple[str, str, Schema, _Signature]]:
 
 
 def _written(name: str, overload: str, schema: Schema, s: _Signature) -> tuple[str, str]:
-    """The function with its method, and the method's declaration."""
+    """Return the function with its method, and the method's declaration."""
     first = schema.arguments[0] if schema.arguments else None
     has_self = first is not None and first.name == "self" and first.type == "Tensor"
     changed = first is not None and first.alias_info is not None and first.alias_info.is_write
@@ -213,7 +213,7 @@ def _written(name: str, overload: str, schema: Schema, s: _Signature) -> tuple[s
 
 
 def _with_out(name: str, call: str, s: _Signature) -> str:
-    """The forms that write into tensors of the caller's: `add_out(out, a, b)`, `add_outf(a, b, out)`."""
+    """Return the forms that write into given tensors: `add_out(out, a, b)`, `add_outf(a, b, out)`."""
     record = record_of(name)
     count = (
         1

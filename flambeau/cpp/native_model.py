@@ -1,4 +1,4 @@
-"""A model that `export_library` wrote, called from Python: `flambeau.load_library("libresnet.so")(x)`."""
+"""Models written by `export_library`, called from Python: `flambeau.load_library("libresnet.so")(x)`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DESCRIPTION = "flambeau_library"  # what the text in a library is called that sa
 class NativeModel:
     """A library's model. It takes tensors of the sizes it was written for, on the CPU, and is used by one thread at a time.
 
-    A smaller first dimension (fewer images than the example had) is filled up with zeros, and the results cut to it."""
+    A smaller first dimension (fewer images than the example had) is padded with zeros, and the results are cut to it."""
 
     def __init__(self, path: str | os.PathLike, threads: int = 0):
         self.path = Path(path).resolve()
@@ -94,5 +94,5 @@ def _filled(t: Tensor, shape: list[int]) -> Tensor:
 
 
 def load_library(path: str | os.PathLike[str], threads: int = 0) -> NativeModel:
-    """The model in a library that `export_library` wrote; `threads`: 0 for the number it was written with."""
+    """Load the model in a library that `export_library` wrote; `threads`: 0 for the number it was written with."""
     return NativeModel(path, threads)

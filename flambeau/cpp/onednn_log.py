@@ -1,7 +1,7 @@
-"""Log of the calls that made oneDNN's objects, so that a C program can make them again.
+"""Log of the calls that created oneDNN's objects, so that a C program can repeat them.
 
-Primitives are known only by address. While the log is kept, every call of oneDNN that makes something is written down, with objects
-in place of addresses; afterwards `needed` says which calls a set of plans depends on, in order.
+Primitives are known only by address. While the log is active, every call of oneDNN that creates something is recorded, with objects in
+place of addresses; afterwards `needed` returns the calls that a set of plans depends on, in order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NEXT = "primitive_desc_next_impl"
 
 @dataclass(eq=False)
 class Made:
-    """An object of oneDNN's: the call that made it. Arguments are numbers, lists of sizes, None, or other objects."""
+    """An object of oneDNN: the call that created it. Arguments are numbers, lists of sizes, None, or other objects."""
 
     function: str
     arguments: list[Any]
@@ -32,7 +32,7 @@ class Made:
 
 
 class Log:
-    """Objects made by oneDNN, by address. An address that is used again belongs to the object made last."""
+    """Objects created by oneDNN, by address. A reused address belongs to the object created last."""
 
     def __init__(self) -> None:
         lib = dnnl.library()
@@ -81,7 +81,7 @@ def _threads_of_libgomp() -> int:
 
 @contextlib.contextmanager
 def logging() -> Iterator[Log]:
-    """Context manager: log all primitives that oneDNN makes; cached ones are dropped, so that they are made again."""
+    """Context manager: log all primitives that oneDNN creates; cached ones are dropped, so that they are created again."""
     lib = dnnl.library()
     plans.reset()
     plans._descriptor.cache_clear()
@@ -99,7 +99,7 @@ def logging() -> Iterator[Log]:
 
 
 def needed(wanted: list[Made]) -> list[Made]:
-    """Return the wanted objects and all that they are made of, in an order in which they can be made, numbered."""
+    """Return the wanted objects and all that they depend on, numbered, in an order in which they can be created."""
     found: list[Made] = []
 
     def visit(one: Made) -> None:

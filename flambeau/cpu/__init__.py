@@ -1,4 +1,4 @@
-"""`torch.cpu`: the CPU seen as a device. Kernels have finished when a call returns, so there is nothing to wait for."""
+"""`torch.cpu`: the CPU as a device. Kernels have finished when a call returns, so there is nothing to wait for."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def is_initialized() -> bool:
 
 
 def device_count() -> int:
-    """The number of CPU devices: 1, whatever the number of cores."""
+    """Return the number of CPU devices: 1, whatever the number of cores."""
     return 1
 
 
@@ -86,7 +86,7 @@ class _Current:
 
 
 class StreamContext:
-    """Context manager within which `current_stream()` is the given stream."""
+    """Context manager: make `current_stream()` return the given stream."""
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
@@ -102,7 +102,7 @@ class StreamContext:
 
 
 def stream(stream: Any) -> StreamContext:
-    """A context manager that selects a stream."""
+    """Return a context manager that selects a stream."""
     return StreamContext(stream)
 
 
@@ -118,7 +118,7 @@ _IN_LLVM = {"sse4_1": "sse4.1", "sse4_2": "sse4.2", "avx_vnni": "avxvnni"}
 
 
 def get_capabilities() -> Mapping[str, Any]:
-    """The capabilities of the CPU: its instruction sets (as `avx2`, `avx512_f`), architecture and number of cores."""
+    """Return the capabilities of the CPU: its instruction sets (as `avx2`, `avx512_f`), architecture and number of cores."""
     features = host_features()
     known = {name: features.get(_llvm_name(name), False) for name in _X86.split()}
     known["fma3"] = known.pop("fma")

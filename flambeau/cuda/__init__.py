@@ -1,4 +1,4 @@
-"""`torch.cuda`: NVIDIA GPUs. Where there is none it says so, and what would need one raises PyTorch's error.
+"""`torch.cuda`: NVIDIA GPUs. Without one `is_available()` is False, and functions that need one raise PyTorch's error.
 
 >>> flambeau.cuda.device_count() >= 0
 True
@@ -34,14 +34,14 @@ def is_available() -> bool:
 
 
 def _need(name: str, error: type[Exception] = AssertionError) -> Any:
-    """The backend; PyTorch's error where there is none."""
+    """Return the backend; raises PyTorch's error if there is none."""
     if not _backend.has_backend(_CUDA):
         raise error(f"{_NO_CUDA}: cuda.{name}() needs a CUDA device ({_backend.why_absent('cuda')})")
     return _backend.backend_of(_CUDA)
 
 
 def _index(where: Any, optional: bool = True) -> int:
-    """The number of a device; None, or "cuda" alone, means the current one."""
+    """Return the index of a device; None, or "cuda" alone, means the current one."""
     if where is None:
         return threads.mine.chosen
     found = _Device(where)
@@ -68,7 +68,7 @@ def device_count() -> int:
 
 
 def current_device() -> int:
-    """The number of the device that "cuda" means in this thread."""
+    """Return the index of the device that "cuda" means in this thread."""
     _need("current_device")
     return threads.mine.chosen
 
@@ -95,13 +95,13 @@ def get_device_name(device: Any = None) -> str:
 
 
 def get_device_capability(device: Any = None) -> tuple[int, int]:
-    """The generation of its instructions: (9, 0) for Hopper."""
+    """Return the compute capability of a GPU: (9, 0) for Hopper."""
     _need("get_device_capability")
     return driver.capability(_index(device))
 
 
 class _CudaDeviceProperties:
-    """Facts of a GPU."""
+    """Properties of a GPU."""
 
     name: str
 
@@ -129,7 +129,7 @@ def _properties(index: int) -> _CudaDeviceProperties:
 
 
 def get_device_properties(device: Any = None) -> _CudaDeviceProperties:
-    """Name, memory, multiprocessors and other facts of a GPU."""
+    """Return name, memory, multiprocessors and other properties of a GPU."""
     _need("get_device_properties")
     return _properties(_index(device))
 
@@ -151,14 +151,14 @@ def is_tf32_supported() -> bool:
 
 
 def get_arch_list() -> list[str]:
-    """The GPU architectures there are kernels for: kernels are compiled for the GPUs that are there."""
+    """Return the GPU architectures that kernels are compiled for: those of the installed GPUs."""
     if not is_available():
         return []
     return sorted({"sm_{}{}".format(*driver.capability(i)) for i in range(device_count())})
 
 
 def get_gencode_flags() -> str:
-    """The architectures as options of nvcc."""
+    """Return the architectures as options of nvcc."""
     return " ".join(f"-gencode compute=compute_{a[3:]},code={a}" for a in get_arch_list())
 
 
@@ -178,7 +178,7 @@ class ExternalStream(streams.ExternalStream, Stream):
 
 
 class Event(streams.Event):
-    """A mark in a stream: to wait for, to ask whether it has passed, and with enable_timing to measure time."""
+    """A mark in a stream: to wait for, to query, and with enable_timing to measure time."""
 
     def __init__(
         self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False
@@ -188,7 +188,7 @@ class Event(streams.Event):
 
 
 class StreamContext(streams.StreamContext):
-    """Context manager within which kernels are queued on another stream; with None, nothing changes."""
+    """Context manager: queue kernels on another stream; None changes nothing."""
 
     def __init__(self, stream: Any):
         if stream is not None:
@@ -197,7 +197,7 @@ class StreamContext(streams.StreamContext):
 
 
 def stream(stream: Any) -> StreamContext:
-    """A context manager that selects a stream."""
+    """Return a context manager that selects a stream."""
     return StreamContext(stream)
 
 
@@ -230,7 +230,7 @@ def is_current_stream_capturing() -> bool:
 
 
 class device:
-    """Selects a device for the length of a `with` block."""
+    """Context manager: select a device."""
 
     def __init__(self, device: Any):
         self.device = device
@@ -247,7 +247,7 @@ class device:
 
 
 class device_of(device):
-    """Selects the device of a tensor, if it is on a GPU."""
+    """Context manager: select the device of a tensor, if it is on a GPU."""
 
     def __init__(self, obj: Any):
         super().__init__(obj.device if obj.is_cuda else None)
@@ -265,7 +265,7 @@ _DeviceGuard = device
 
 
 def current_blas_handle() -> int:
-    """cuBLASLt, which is used here, works without a current handle."""
+    """Raise an error: cuBLASLt, which is used here, has no current handle."""
     raise NotImplementedError(
         "cuda.current_blas_handle(): products go to cuBLASLt, whose handles do not belong to streams"
     )
@@ -284,14 +284,14 @@ def get_sync_debug_mode() -> int:
 
 
 def set_sync_debug_mode(debug_mode: Any) -> None:
-    """Report operations that wait for the device: only "default" (no) is there."""
+    """Set whether operations that wait for the device are reported: only "default" (no) is supported."""
     _need("set_sync_debug_mode")
     if debug_mode not in (0, "default"):
         raise NotImplementedError("cuda.set_sync_debug_mode(): operations that wait for the device are not reported")
 
 
 def cudart() -> Any:
-    """The runtime library of CUDA, which is not used: the driver is."""
+    """Raise an error: CUDA's runtime library is not used, but its driver."""
     raise NotImplementedError("cuda.cudart(): Flambeau calls the driver, not the runtime library")
 
 

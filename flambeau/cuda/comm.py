@@ -26,7 +26,7 @@ def _one_of(devices: Any, out: Any, what: str) -> None:
 
 
 def broadcast(tensor: Tensor, devices: Any = None, *, out: Sequence[Tensor] | None = None) -> tuple[Tensor, ...]:
-    """A tensor on each of the devices (itself where it already is), or copied into the tensors `out`."""
+    """Copy a tensor to each of the devices (itself where it already is), or into the tensors `out`."""
     _need("comm.broadcast", RuntimeError)
     _one_of(devices, out, "broadcast")
     if out is not None:
@@ -43,7 +43,7 @@ def broadcast_coalesced(
 
 
 def reduce_add(inputs: Sequence[Tensor], destination: Any = None) -> Tensor:
-    """The sum of tensors of one shape that are on different GPUs, on one of them."""
+    """Return the sum of tensors of one shape on different GPUs, on one of them."""
     _need("comm.reduce_add", RuntimeError)
     where = _place(current_device() if destination is None else destination)
     for number, tensor in enumerate(inputs):
@@ -65,7 +65,7 @@ def reduce_add(inputs: Sequence[Tensor], destination: Any = None) -> Tensor:
 def reduce_add_coalesced(
     inputs: Sequence[Sequence[Tensor]], destination: Any = None, buffer_size: int = 10485760
 ) -> tuple:
-    """The sums of several tensors of each GPU; `buffer_size` changes nothing."""
+    """Return the sums of several tensors of each GPU; `buffer_size` has no effect."""
     return tuple(reduce_add(parts, destination) for parts in zip(*inputs))
 
 
@@ -78,7 +78,7 @@ def scatter(
     *,
     out: Sequence[Tensor] | None = None,
 ) -> tuple[Tensor, ...]:
-    """A tensor cut along `dim` into parts (equal ones, or of `chunk_sizes`), one on each device or in each tensor of `out`."""
+    """Split a tensor along `dim` (equally, or into `chunk_sizes`), one part on each device or in each tensor of `out`."""
     _need("comm.scatter", RuntimeError)
     if out is not None:
         if devices is not None or chunk_sizes is not None:
@@ -90,7 +90,7 @@ def scatter(
 
 
 def gather(tensors: Sequence[Tensor], dim: int = 0, destination: Any = None, *, out: Tensor | None = None) -> Tensor:
-    """Tensors of several GPUs joined along `dim` on one of them ("cpu" is a destination too), or in `out`."""
+    """Concatenate tensors of several GPUs along `dim` on one of them ("cpu" is a destination too), or in `out`."""
     _need("comm.gather", RuntimeError)
     if out is not None and destination is not None:
         raise RuntimeError(

@@ -1,4 +1,4 @@
-"""`torch.cuda.gds`: files read straight into a GPU's memory, which needs NVIDIA's cuFile; it is not used here."""
+"""`torch.cuda.gds`: reading of files directly into a GPU's memory by NVIDIA's cuFile, which is not supported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recording work into CUDA graphs, and modules that run as graphs."""
+"""Capture of work in CUDA graphs, and modules that run as graphs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["CUDAGraph", "graph", "graph_pool_handle", "is_current_stream_capturi
 
 
 class CUDAGraph(_CUDAGraph):
-    """Recorded work. Use `flambeau.cuda.graph` to record, and `replay` to run it."""
+    """Captured work. Use `flambeau.cuda.graph` to capture, and `replay` to run it."""
 
     def __init__(self, keep_graph: bool = False):
         _need("CUDAGraph", RuntimeError)
@@ -28,7 +28,7 @@ class CUDAGraph(_CUDAGraph):
 
 
 class graph:
-    """Context manager within which work is recorded into a CUDAGraph instead of being run.
+    """Context manager: capture work into a CUDAGraph instead of running it.
 
     >>> g = flambeau.cuda.CUDAGraph()                  # doctest: +SKIP
     >>> with flambeau.cuda.graph(g):                   # doctest: +SKIP
@@ -127,7 +127,7 @@ def _graphed(function: Any, sample: tuple, warmup: int, allow_unused: bool, pool
     by_input = tuple(next(gradients) if x.requires_grad and found else None for x in (*inputs, *parameters))
 
     class Graphed(autograd.Function):
-        """The two graphs as one node of autograd."""
+        """Autograd function of the forward and backward graphs."""
 
         @staticmethod
         def forward(ctx: Any, *given: Any) -> Any:

@@ -31,7 +31,7 @@ def _memory(where: Any, name: str = "") -> DeviceMemory:
 
 
 def _figure(where: Any, name: str) -> int:
-    """A figure of the allocator; 0 where there is no device."""
+    """Return a statistic of the allocator; 0 if there is no device."""
     return getattr(_memory(where), name) if has_backend(Device("cuda")) else 0
 
 
@@ -41,17 +41,17 @@ def memory_allocated(device: Any = None) -> int:
 
 
 def max_memory_allocated(device: Any = None) -> int:
-    """The most that tensors used at once, since the start or `reset_peak_memory_stats`."""
+    """Return the most bytes that tensors used at once, since the start or `reset_peak_memory_stats`."""
     return _figure(device, "peak")
 
 
 def memory_reserved(device: Any = None) -> int:
-    """Bytes that were taken from the GPU: in use, and kept for later."""
+    """Return the bytes allocated from the GPU: in use or cached."""
     return _figure(device, "reserved")
 
 
 def max_memory_reserved(device: Any = None) -> int:
-    """The most that was taken from the GPU at once."""
+    """Return the most bytes that were allocated from the GPU at once."""
     return _figure(device, "reserved_peak")
 
 
@@ -67,7 +67,7 @@ def empty_cache() -> None:
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
-    """Begin to look for the peak anew."""
+    """Reset the peak statistics."""
     _memory(device, "reset_peak_memory_stats").reset_peak()
 
 
@@ -75,7 +75,7 @@ reset_max_memory_allocated = reset_max_memory_cached = reset_peak_memory_stats
 
 
 def reset_accumulated_memory_stats(device: Any = None) -> None:
-    """Begin to count allocations anew."""
+    """Reset the counts of allocations."""
     _memory(device, "reset_accumulated_memory_stats").reset_totals()
 
 
@@ -85,7 +85,7 @@ def mem_get_info(device: Any = None) -> tuple[int, int]:
 
 
 def memory_stats(device: Any = None) -> OrderedDict[str, Any]:
-    """Figures of the allocator, under PyTorch's names."""
+    """Return statistics of the allocator, under PyTorch's names."""
     if not is_initialized():
         return OrderedDict()
     m = _memory(device)
@@ -198,12 +198,12 @@ def caching_allocator_delete(mem_ptr: int) -> None:
 
 
 def get_allocator_backend() -> str:
-    """The name of the allocator in use."""
+    """Return the name of the allocator in use."""
     return "native"
 
 
 def host_memory_stats() -> dict[str, Any]:
-    """Figures of the memory of the host that is locked for the GPU."""
+    """Return statistics of page-locked host memory."""
     return pinned.stats()
 
 

@@ -1,4 +1,4 @@
-"""`torch.cuda.nccl`: which NCCL there is, and collectives between the GPUs of one process. Those between processes are in
+"""`torch.cuda.nccl`: the version of NCCL, and collectives between the GPUs of one process. Those between processes are in
 `torch.distributed`."""
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def is_available(tensors: Sequence[Any]) -> bool:
 
 
 def _joined(inputs: Sequence[Any], root: int, op: int) -> Any:
-    """The tensors reduced, on the device of number `root`."""
+    """Return the tensors reduced, on the device of number `root`."""
     if isinstance(inputs, Tensor) or not inputs:
         raise TypeError("inputs should be a collection of tensors")
     joined = inputs[root].clone()
@@ -47,8 +47,8 @@ _REDUCTIONS: Any = (Tensor.add, Tensor.mul, Tensor.maximum, Tensor.minimum)  # i
 
 
 def all_reduce(inputs: Any, outputs: Any = None, op: int = SUM, streams: Any = None, comms: Any = None) -> None:
-    """Write the reduction of all inputs into each output, which are the inputs where none are given. `streams` and `comms` are not
-    used: copies between GPUs wait for each other."""
+    """Write the reduction of all inputs into each output (by default the inputs). `streams` and `comms` are not used: copies between GPUs
+    wait for each other."""
     joined = _joined(inputs, 0, op)
     for output in inputs if outputs is None else outputs:
         output.copy_(joined)
@@ -57,7 +57,7 @@ def all_reduce(inputs: Any, outputs: Any = None, op: int = SUM, streams: Any = N
 def reduce(
     inputs: Any, output: Any = None, root: int = 0, op: int = SUM, streams: Any = None, comms: Any = None
 ) -> None:
-    """Write the reduction of all inputs into `output`, which is the input of number `root` where none is given."""
+    """Write the reduction of all inputs into `output`, by default the input of number `root`."""
     (inputs[root] if output is None else output).copy_(_joined(inputs, root, op))
 
 

@@ -16,7 +16,7 @@ __all__ = ["mark", "range", "range_end", "range_pop", "range_push", "range_start
 
 
 class _Package(threading.local):
-    """The package `nvtx` with the functions of the library; it does not count how deep ranges are."""
+    """The package `nvtx` with the functions of the library; it does not count nesting levels."""
 
     def __init__(self) -> None:
         import nvtx  # noqa: PLC0415  optional
@@ -60,7 +60,7 @@ def _nvtx() -> Any:
 
 
 def range_push(msg: str) -> int:
-    """Begin a range that `range_pop` ends; returns how deep it is."""
+    """Begin a range that `range_pop` ends; return its nesting level."""
     return _nvtx().nvtxRangePushA(msg.encode())
 
 

@@ -1,4 +1,4 @@
-"""Telling NVIDIA's profilers (nsys, ncu) from where to where they are to look."""
+"""Start and stop of NVIDIA's profilers (nsys, ncu) from a program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["profile", "start", "stop"]
 
 
 def start() -> None:
-    """Profilers that were started with `--capture-range=cudaProfilerApi` record from here."""
+    """Start recording in profilers that were started with `--capture-range=cudaProfilerApi`."""
     _need("profiler.start")
     driver.call("cuProfilerStart")
 

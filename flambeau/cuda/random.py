@@ -1,4 +1,4 @@
-"""Seeds and states of the generators of random numbers on GPUs."""
+"""Seeds and states of the random generators of GPUs."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ def _generator(where: Any, name: str) -> Any:
 
 
 def get_rng_state(device: Any = "cuda") -> Tensor:
-    """The state of a GPU's generator as a ByteTensor of the CPU."""
+    """Return the state of a GPU's generator as a ByteTensor on the CPU."""
     return _generator(device, "get_rng_state").get_state()
 
 
 def set_rng_state(new_state: Tensor, device: Any = "cuda") -> None:
-    """Continue from a state that `get_rng_state` returned."""
+    """Restore a state that `get_rng_state` returned."""
     _generator(device, "set_rng_state").set_state(new_state)
 
 
 def get_rng_state_all() -> list[Tensor]:
-    """The states of the generators of all GPUs."""
+    """Return the states of the generators of all GPUs."""
     return [get_rng_state(i) for i in range(device_count())]
 
 
 def set_rng_state_all(new_states: Iterable[Tensor]) -> None:
-    """Continue from states that `get_rng_state_all` returned."""
+    """Restore states that `get_rng_state_all` returned."""
     for i, state in enumerate(new_states):
         set_rng_state(state, i)
 
 
 def manual_seed(seed: int) -> None:
-    """Seed the generator of the current GPU; without one there is nothing to seed."""
+    """Seed the generator of the current GPU; no effect without one."""
     seed = int(seed)
     if has_backend(Device("cuda")):
         _generator(None, "manual_seed").manual_seed(seed)
@@ -68,5 +68,5 @@ def seed_all() -> None:
 
 
 def initial_seed() -> int:
-    """The seed that the current GPU's generator started from."""
+    """Return the seed that the current GPU's generator started from."""
     return _generator(None, "initial_seed").initial_seed()

@@ -27,17 +27,17 @@ def _asked(name: str, device: Any, ask: Callable[[Any, Any], int]) -> int:
 
 
 def utilization(device: Any = None) -> int:
-    """The percentage of the last moments in which a kernel ran."""
+    """Return the percentage of recent time in which a kernel ran."""
     return _asked("utilization", device, lambda nvml, gpu: nvml.nvmlDeviceGetUtilizationRates(gpu).gpu)
 
 
 def memory_usage(device: Any = None) -> int:
-    """The percentage of the last moments in which memory was read or written."""
+    """Return the percentage of recent time in which memory was read or written."""
     return _asked("memory_usage", device, lambda nvml, gpu: nvml.nvmlDeviceGetUtilizationRates(gpu).memory)
 
 
 def device_memory_used(device: Any = None) -> int:
-    """Bytes in use on the device, by all programs."""
+    """Return the bytes in use on the device, by all programs."""
     return _asked("device_memory_used", device, lambda nvml, gpu: nvml.nvmlDeviceGetMemoryInfo(gpu).used)
 
 
@@ -52,5 +52,5 @@ def power_draw(device: Any = None) -> int:
 
 
 def clock_rate(device: Any = None) -> int:
-    """Megahertz of the multiprocessors."""
+    """Return the clock rate of the multiprocessors in megahertz."""
     return _asked("clock_rate", device, lambda nvml, gpu: nvml.nvmlDeviceGetClockInfo(gpu, 1))

@@ -1,5 +1,5 @@
-"""`torch.cuda.tunable`: PyTorch's search for the fastest kernel of each matrix product. Here cuBLASLt's own heuristics choose; the
-questions answer that nothing is tuned, and switching it on raises."""
+"""`torch.cuda.tunable`: PyTorch's search for the fastest kernel of each matrix product. Here cuBLASLt's own heuristics choose; queries
+report that nothing is tuned, and enabling it raises."""
 
 from __future__ import annotations
 

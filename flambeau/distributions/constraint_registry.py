@@ -1,4 +1,4 @@
-"""From unconstrained numbers to constrained ones: which transform leads into which region."""
+"""Transforms from unconstrained to constrained numbers, by constraint."""
 
 from __future__ import annotations
 

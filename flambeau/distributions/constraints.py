@@ -1,4 +1,4 @@
-"""Regions that parameters and outcomes lie in. `check` tells, for each event of a tensor, whether it is inside.
+"""Constraints: regions that contain parameters and outcomes. `check` tells, for each event of a tensor, whether it is inside.
 
 >>> constraints.positive.check(torch.tensor([-1.0, 2.0]))
 tensor([False,  True])
@@ -28,13 +28,13 @@ __all__ = [
 
 
 class Constraint:
-    """A region. `event_dim` trailing dimensions of a tensor make one event, which is inside or not."""
+    """Base of constraints: a region. `event_dim` trailing dimensions of a tensor make one event, which is inside or not."""
 
     is_discrete: Any = False
     event_dim: Any = 0
 
     def check(self, value: Tensor) -> Tensor:
-        """A mask of the events of `value` that are inside."""
+        """Return a mask of the events of `value` that are inside."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -45,7 +45,7 @@ class Constraint:
 
 
 class _Dependent(Constraint):
-    """A region known only from a distribution's parameters, of which at most these two properties are known."""
+    """A region that depends on a distribution's parameters; at most these two properties of it are known."""
 
     def __init__(self, *, is_discrete: Any = NotImplemented, event_dim: Any = NotImplemented) -> None:
         self._is_discrete, self._event_dim = is_discrete, event_dim
@@ -80,7 +80,7 @@ def is_dependent(constraint: Any) -> bool:
 
 
 class _DependentProperty(property, _Dependent):
-    """`@dependent_property` makes a method a property that is also, looked up on the class, a dependent constraint."""
+    """Decorator `@dependent_property`: makes a method a property that is also, looked up on the class, a dependent constraint."""
 
     def __init__(
         self, fn: Callable[..., Any] | None = None, *, is_discrete: Any = NotImplemented, event_dim: Any = NotImplemented,
@@ -96,7 +96,7 @@ class _DependentProperty(property, _Dependent):
 
 
 def _all_of(result: Tensor, batch_dim: int) -> Tensor:
-    """Return whether all results after the first `batch_dim` dimensions hold."""
+    """Return whether all results after the first `batch_dim` dimensions are true."""
     return result.reshape(*result.shape[:batch_dim], -1).all(-1)
 
 
@@ -125,7 +125,7 @@ class _OnBase(Constraint):
 
 
 class _IndependentConstraint(_OnBase):
-    """Events of more dimensions, all of whose parts lie in the base region."""
+    """Events of more dimensions, all of whose parts are in the base region."""
 
     def __init__(self, base_constraint: Constraint, reinterpreted_batch_ndims: int) -> None:
         super().__init__(base_constraint)
@@ -153,7 +153,7 @@ class _IndependentConstraint(_OnBase):
 
 
 class MixtureSameFamilyConstraint(_OnBase):
-    """Outcomes that every component of a mixture could have had."""
+    """Outcomes that every component of a mixture can have."""
 
     def check(self, value: Tensor) -> Tensor:
         if value.dim() < self.event_dim:
@@ -293,7 +293,7 @@ class _HalfOpenInterval(_Between):
 
 
 def _whole(value: Tensor, inside: Tensor) -> Tensor:
-    """Return `inside` restricted to whole numbers; integers need no test."""
+    """Return `inside` restricted to integers; integer dtypes need no test."""
     return inside & (value % 1 == 0) if value.is_floating_point() else inside
 
 

@@ -175,7 +175,7 @@ class NegativeBinomial(ProbsOrLogits):
 
     @lazy_property
     def _gamma(self) -> Gamma:
-        """The rate of the Poisson distribution that this one is a mixture of."""
+        """The distribution of the rate of the Poisson distributions that this one is a mixture of."""
         return Gamma(self.total_count, (-self.logits).exp(), validate_args=False)
 
     def sample(self, sample_shape: Sequence[int] = Size()) -> Tensor:
@@ -353,7 +353,7 @@ class Multinomial(Parametric):
 
 
 class MixtureSameFamily(Parametric):
-    """A component, the last batch dimension of one distribution, is drawn from a categorical one, then an outcome of it.
+    """A mixture: a component, the last batch dimension of one distribution, is drawn from a categorical one, then an outcome of it.
 
     >>> mixture = MixtureSameFamily(Categorical(torch.ones(2)), Normal(torch.tensor([-1.0, 1.0]), 1.0))
     >>> mixture.variance
@@ -393,7 +393,7 @@ class MixtureSameFamily(Parametric):
     component_distribution = property(lambda self: self._component_distribution)
 
     def _average(self, of_components: Tensor) -> Tensor:
-        """The mean over components, with their probabilities."""
+        """Return the mean over components, weighted by their probabilities."""
         probs = self._mixture_distribution.probs
         return (probs.reshape(*probs.shape, *(1 for _ in self.event_shape)) * of_components).sum(self._dim)
 

@@ -1,4 +1,4 @@
-"""Distributions made of others: independent dimensions as one event, transformed outcomes."""
+"""Distributions derived from others: independent dimensions as one event, transformed outcomes."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class TransformedDistribution(Parametric):
         return total + _sum_rightmost(self.base_dist.log_prob(value), event_dim - len(self.base_dist.event_shape))
 
     def _oriented(self, probability: Tensor) -> Tensor:
-        """A decreasing transform swaps what is below and above."""
+        """Return the probability, or its complement if the transform is decreasing."""
         sign = ComposeTransform(self.transforms).sign
         return probability if isinstance(sign, int) and sign == 1 else sign * (probability - 0.5) + 0.5
 
@@ -172,7 +172,7 @@ def _as_list(transforms: Any) -> list[Transform]:
 
 
 def _fitted(base: Distribution, shape: Size, event_dim: int) -> Distribution:
-    """`base` with the shape and at least the event dimensions that the transforms take."""
+    """Return `base` with the shape and at least the event dimensions that the transforms take."""
     own = len(base.event_shape)
     if base.batch_shape + base.event_shape != shape:
         base = base.expand(shape[: len(shape) - own])

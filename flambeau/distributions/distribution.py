@@ -40,8 +40,7 @@ class Distribution:
 
     @staticmethod
     def set_default_validate_args(value: bool) -> None:
-        """Set whether parameters and values are checked where `validate_args` is not given; they are unless Python runs
-        with -O."""
+        """Set whether parameters and values are checked if `validate_args` is not given; they are unless Python runs with -O."""
         if value not in (True, False):
             raise ValueError(f"validate_args must be True or False, but got {value!r}")
         Distribution._validate_args = value
@@ -82,7 +81,7 @@ class Distribution:
 
     @property
     def batch_shape(self) -> Size:
-        """The shape of the parameters: how many distributions this is."""
+        """The shape of the parameters: the number of distributions."""
         return self._batch_shape
 
     @property
@@ -91,11 +90,11 @@ class Distribution:
         return self._event_shape
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
-        """The distribution with a larger batch shape; parameters are expanded, not copied."""
+        """Return the distribution with a larger batch shape; parameters are expanded, not copied."""
         raise NotImplementedError
 
     def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
-        """An empty instance for `expand`; refused if a subclass's own constructor may keep more than `cls` knows."""
+        """Return an empty instance for `expand`; raises if a subclass's own constructor may keep more than `cls` knows."""
         if _instance is None and type(self).__init__ is not cls.__init__:  # type: ignore[misc]
             raise NotImplementedError(
                 f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ method "
@@ -139,31 +138,31 @@ class Distribution:
         return self.variance.sqrt()
 
     def sample(self, sample_shape: Sequence[int] = _NO_SHAPE) -> Tensor:
-        """Random outcomes, without gradients."""
+        """Draw random outcomes, without gradients."""
         with no_grad():
             return self.rsample(sample_shape)
 
     def rsample(self, sample_shape: Sequence[int] = _NO_SHAPE) -> Tensor:
-        """Random outcomes that are differentiable functions of the parameters."""
+        """Draw random outcomes that are differentiable functions of the parameters."""
         raise NotImplementedError
 
     def sample_n(self, n: int) -> Tensor:
-        """`sample((n,))`, which should be used instead."""
+        """Draw `sample((n,))`, which should be used instead."""
         warnings.warn(
             "`sample_n(n)` will be deprecated. Use `sample((n,))` instead.", category=FutureWarning, stacklevel=2
         )
         return self.sample(Size((n,)))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """The logarithm of the probability (density) of `value`."""
+        """Return the logarithm of the probability (density) of `value`."""
         raise NotImplementedError
 
     def cdf(self, value: Tensor) -> Tensor:
-        """The probability of an outcome up to `value`."""
+        """Return the probability of an outcome up to `value`."""
         raise NotImplementedError
 
     def icdf(self, value: Tensor) -> Tensor:
-        """The outcome up to which the probability is `value`: the inverse of `cdf`."""
+        """Return the outcome up to which the probability is `value`: the inverse of `cdf`."""
         raise NotImplementedError
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
@@ -171,11 +170,11 @@ class Distribution:
         raise NotImplementedError
 
     def entropy(self) -> Tensor:
-        """The expected value of -log_prob."""
+        """Return the expected value of -log_prob."""
         raise NotImplementedError
 
     def perplexity(self) -> Tensor:
-        """exp of the entropy: how many equally likely outcomes would be as uncertain."""
+        """Return exp of the entropy: the number of equally likely outcomes that would be as uncertain."""
         return self.entropy().exp()
 
     # -- checks and printing ------------------------------------------------------------------------------------------
@@ -213,7 +212,7 @@ class Distribution:
 
 
 class ExponentialFamily(Distribution):
-    """A family that names its natural parameters and its log normaliser A; the derivatives of A are the expected
+    """Base of exponential families, which define their natural parameters and log normaliser A; the derivatives of A are the expected
     statistics, which give the entropy (here) and the divergence between two members (in `kl`)."""
 
     @property
@@ -228,7 +227,7 @@ class ExponentialFamily(Distribution):
         raise NotImplementedError
 
     def _expected_statistics(self) -> tuple[list[Tensor], Tensor, tuple[Tensor, ...]]:
-        """Natural parameters, log normaliser there, and its derivatives."""
+        """Return natural parameters, log normaliser there, and its derivatives."""
         with enable_grad():
             parameters = [p.detach().requires_grad_() for p in self._natural_params]
             normalizer = self._log_normalizer(*parameters)
@@ -243,7 +242,7 @@ class ExponentialFamily(Distribution):
 
 
 def checked(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """A method of a value that first checks it against shapes and support, unless validation is off."""
+    """Wrap a method of a value to check the value against shapes and support first, unless validation is off."""
 
     @wraps(method)
     def wrapper(self: Any, value: Any) -> Any:
@@ -256,13 +255,13 @@ def checked(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 class Parametric(Distribution):
     def _broadcast(self, validate_args: bool | None, **parameters: Any) -> None:
-        """Keep the parameters, broadcast together, as attributes; their shape is the batch shape."""
+        """Store the parameters, broadcast together, as attributes; their shape is the batch shape."""
         values = broadcast_all(*parameters.values())
         self.__dict__.update(zip(parameters, values))
         Distribution.__init__(self, values[0].shape, validate_args=validate_args)
 
     def _parameters(self) -> dict[str, Constraint]:
-        """The tensors that have the batch shape, and the constraints that say how many dimensions follow it."""
+        """Return the tensors that have the batch shape, with the constraints that say how many dimensions follow it."""
         return self.arg_constraints
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
@@ -276,7 +275,7 @@ class Parametric(Distribution):
         return new
 
     def _recomputed(self, name: str) -> bool:
-        """Cached values are left behind, unless they are parameters, which are cheap to expand."""
+        """Return whether a cached value is dropped by `expand`: all but parameters, which are cheap to expand."""
         return name not in self._parameters() and isinstance(getattr(type(self), name, None), lazy_property)
 
     def _expanded(self, name: str, value: Any, batch_shape: Size) -> Any:
@@ -288,7 +287,7 @@ class Parametric(Distribution):
         return value
 
     def _empty(self, like: Tensor, sample_shape: Sequence[int]) -> Tensor:
-        """Room for a sample, to be filled with noise."""
+        """Return uninitialised memory for a sample, to be filled with noise."""
         return empty(self._extended_shape(sample_shape), dtype=like.dtype, device=like.device)
 
     def _constant(self, value: float, like: Tensor) -> Tensor:
@@ -307,7 +306,7 @@ class ProbsOrLogits(Parametric):
         return ("probs", probs) if probs is not None else ("logits", logits)
 
     def _broadcast_counts(self, total_count: Any, probs: Any, logits: Any, validate_args: bool | None) -> None:
-        """Parameters of a family that counts trials: `total_count` takes the dtype of the probabilities."""
+        """Store the parameters of a family that counts trials: `total_count` takes the dtype of the probabilities."""
         self._given, given = self._choose(probs, logits)
         total_count, given = broadcast_all(total_count, given)
         self._broadcast(validate_args, **{"total_count": total_count.type_as(given), self._given: given})
@@ -330,7 +329,7 @@ class ProbsOrLogits(Parametric):
         return logits_to_probs(self.logits, self._binary)
 
     def _counted(self, number: int, expand: bool, dtype: Any) -> Tensor:
-        """0 ... number - 1 along a new first dimension."""
+        """Return 0 ... number - 1 along a new first dimension."""
         values = arange(number, dtype=dtype, device=self._param.device).view(-1, *(1 for _ in self._batch_shape))
         return values.expand(-1, *self._batch_shape) if expand else values
 

@@ -112,8 +112,8 @@ class Beta(Parametric, ExponentialFamily):
 
 
 class _Dirichlet(Function):
-    """A sample, with its gradient by implicit differentiation: each component moves with its own parameter, and the
-    others make room in proportion."""
+    """Autograd function of a sample, with its gradient by implicit differentiation: each component moves with its own parameter, and the
+    others change in proportion."""
 
     @staticmethod
     def forward(ctx: Any, concentration: Tensor) -> Tensor:
@@ -250,7 +250,7 @@ class ContinuousBernoulli(ProbsOrLogits, ExponentialFamily):
         return p.log() - (-p).log1p()
 
     def _cont_bern_log_norm(self) -> Tensor:
-        """The logarithm of the factor that makes the density integrate to 1: 2 atanh(1 - 2 p) / (1 - 2 p)."""
+        """Return the logarithm of the factor that normalises the density: 2 atanh(1 - 2 p) / (1 - 2 p)."""
         stable, p = self._stable(self.probs, self._lims)
         exact = self._log_odds(p).abs().log() - (1 - 2 * p).abs().log()
         square = (self.probs - 0.5).square()

@@ -33,7 +33,7 @@ _found: dict[tuple[type, type], _Formula | None] = {}
 
 
 def register_kl(type_p: type, type_q: type) -> Callable[[_Formula], _Formula]:
-    """A decorator that makes a function of (p, q) the divergence between these classes and their subclasses.
+    """Return a decorator that makes a function of (p, q) the divergence between these classes and their subclasses.
 
     >>> @register_kl(Normal, MyNormal)
     ... def divergence(p, q):
@@ -52,7 +52,7 @@ def register_kl(type_p: type, type_q: type) -> Callable[[_Formula], _Formula]:
 
 
 def _find(type_p: type, type_q: type) -> _Formula | None:
-    """The formula of the nearest base classes; a warning if nearness in p and in q lead to different ones."""
+    """Return the formula of the nearest base classes; warns if nearness in p and in q leads to different ones."""
     order_p, order_q = type_p.__mro__, type_q.__mro__
     matches = [(order_p.index(p), order_q.index(q), p, q) for p, q in _registered if p in order_p and q in order_q]
     if not matches:
@@ -70,7 +70,7 @@ def _find(type_p: type, type_q: type) -> _Formula | None:
 
 
 def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
-    """The Kullback-Leibler divergence: the expected value, under p, of log p(x) - log q(x).
+    """Return the Kullback-Leibler divergence: the expected value, under p, of log p(x) - log q(x).
 
     >>> kl_divergence(Normal(0.0, 1.0), Normal(1.0, 1.0))
     tensor(0.5000)
@@ -105,7 +105,7 @@ def _register(sources: Iterable[type], targets: Iterable[type]) -> Callable[[Cal
 
 
 def _mean_log_between(low: Tensor, high: Tensor) -> Tensor:
-    """E[log x] for x uniform between two numbers."""
+    """Return E[log x] for x uniform between two numbers."""
     return (xlogy(high, high) - xlogy(low, low)) / (high - low) - 1
 
 
@@ -255,7 +255,7 @@ def _infinite(p: Any, q: Any) -> Tensor:
 
 
 def _half_bernoulli(p: Tensor, q: Tensor, logits_p: Tensor, logits_q: Tensor) -> Tensor:
-    """p log(p / q), one of the two terms, with its limits."""
+    """Return p log(p / q), one of the two terms, with its limits."""
     term = p * (softplus(-logits_q) - softplus(-logits_p))
     return term.masked_fill(q == 0, math.inf).masked_fill(p == 0, 0)
 
@@ -322,7 +322,7 @@ def _half_normal_half_normal(p: HalfNormal, q: HalfNormal) -> Tensor:
 
 @register_kl(Cauchy, Cauchy)
 def _cauchy_cauchy(p: Cauchy, q: Cauchy) -> Tensor:
-    """Chyzak and Nielsen (2019)."""
+    """Return the divergence between Cauchy distributions (Chyzak and Nielsen, 2019)."""
     return ((p.scale + q.scale).square() + (p.loc - q.loc).square()).log() - (4 * p.scale * q.scale).log()
 
 
@@ -340,7 +340,7 @@ def _gaussian_gaussian(p: Any, q: Any) -> Tensor:
 
 @register_kl(ExponentialFamily, ExponentialFamily)
 def _exponential_families(p: Any, q: Any) -> Tensor:
-    """The Bregman divergence of the log normaliser."""
+    """Return the Bregman divergence of the log normaliser."""
     if type(p) is not type(q):
         raise NotImplementedError(
             "The cross KL-divergence between different exponential families cannot be computed using Bregman divergences"

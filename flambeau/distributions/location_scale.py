@@ -206,7 +206,7 @@ class StudentT(Parametric):
         return self.loc + self.scale * (noise * (self._chi2.rsample(sample_shape) / self.df).rsqrt())
 
     def _log_beta(self) -> Tensor:
-        """log B(df / 2, 1 / 2)"""
+        """Return log B(df / 2, 1 / 2)."""
         return (0.5 * self.df).lgamma() + math.lgamma(0.5) - (0.5 * (self.df + 1)).lgamma()
 
     @checked
@@ -245,7 +245,7 @@ class VonMises(Parametric):
 
     @no_grad()
     def sample(self, sample_shape: Sequence[int] = Size()) -> Tensor:
-        """Best and Fisher's rejection (1979): proposals from a wrapped Cauchy distribution, in float64."""
+        """Draw angles by Best and Fisher's rejection (1979): proposals from a wrapped Cauchy distribution, in float64."""
         loc, kappa = self.loc.to(float64), self.concentration.to(float64)
         r = self._proposal_shape(kappa)
         shape = self._extended_shape(sample_shape)

@@ -28,14 +28,14 @@ from .utils import Number, _standard_normal, broadcast_all, lazy_property
 
 
 def _precision_to_scale_tril(precision: Tensor) -> Tensor:
-    """The Cholesky factor of the inverse: with P = U @ U.T for an upper triangular U, it is the inverse of U.T."""
+    """Return the Cholesky factor of the inverse: with P = U @ U.T for an upper triangular U, it is the inverse of U.T."""
     upper = linalg.cholesky(precision.flip(-2, -1)).flip(-2, -1)
     unit = eye(precision.shape[-1], dtype=precision.dtype, device=precision.device)
     return linalg.solve_triangular(upper.mT, unit, upper=False)
 
 
 def _whitened(factor: Tensor, vectors: Tensor) -> Tensor:
-    """inverse(factor) @ v for vectors v along the last dimension."""
+    """Return inverse(factor) @ v for vectors v along the last dimension."""
     if factor.dim() > 2:
         return linalg.solve_triangular(factor, vectors.unsqueeze(-1), upper=False).squeeze(-1)
     columns = vectors.reshape(-1, vectors.shape[-1]).mT  # all right-hand sides of the one system at once
@@ -43,7 +43,7 @@ def _whitened(factor: Tensor, vectors: Tensor) -> Tensor:
 
 
 class Gaussian(Parametric):
-    """The base of normal distributions of vectors, whatever form their covariance has."""
+    """Base of normal distributions of vectors, for any form of their covariance."""
 
     support = constraints.real_vector
     has_rsample = True
@@ -51,19 +51,19 @@ class Gaussian(Parametric):
     mean = mode = property(attrgetter("loc"))
 
     def _half_log_det(self) -> Tensor:
-        """Half the logarithm of the covariance's determinant."""
+        """Return half the logarithm of the covariance's determinant."""
         raise NotImplementedError
 
     def _mahalanobis(self, difference: Tensor) -> Tensor:
-        """The squared length of vectors, measured in the covariance."""
+        """Return the squared Mahalanobis length of vectors."""
         raise NotImplementedError
 
     def _trace_with_inverse(self, root: Tensor) -> Tensor:
-        """trace(inverse(covariance) @ root @ root.T)"""
+        """Return trace(inverse(covariance) @ root @ root.T)."""
         raise NotImplementedError
 
     def _covariance_root(self) -> Tensor:
-        """A matrix with root @ root.T = covariance."""
+        """Return a matrix with root @ root.T = covariance."""
         raise NotImplementedError
 
     @checked
@@ -78,7 +78,7 @@ class Gaussian(Parametric):
 
 
 class CovarianceForms(Parametric):
-    """The covariance in the forms that were not given."""
+    """Base of distributions with a covariance: computes the forms that were not given."""
 
     _unbroadcasted_scale_tril: Tensor
 
@@ -155,7 +155,7 @@ class MultivariateNormal(CovarianceForms, Gaussian):
 
 
 def given_form(covariance: Any, precision: Any, scale_tril: Any, refusal: type[Exception]) -> tuple[str, Tensor]:
-    """Name and matrix of the one form in which a covariance is given."""
+    """Return name and matrix of the one form in which a covariance is given."""
     forms = {"covariance_matrix": covariance, "precision_matrix": precision, "scale_tril": scale_tril}
     given = [(name, matrix) for name, matrix in forms.items() if matrix is not None]
     if len(given) != 1:
@@ -164,7 +164,7 @@ def given_form(covariance: Any, precision: Any, scale_tril: Any, refusal: type[E
 
 
 def scale_tril_of(form: str, matrix: Tensor) -> Tensor:
-    """The Cholesky factor of a covariance that is given in one of the three forms."""
+    """Return the Cholesky factor of a covariance that is given in one of the three forms."""
     if form == "scale_tril":
         return matrix
     return linalg.cholesky(matrix) if form == "covariance_matrix" else _precision_to_scale_tril(matrix)
@@ -204,7 +204,7 @@ class LowRankMultivariateNormal(Gaussian):
         super().__init__(self.loc.shape[:-1], event_shape, validate_args=validate_args)
 
     def _scaled_factor(self) -> Tensor:
-        """W.T @ inverse(D)"""
+        """Return W.T @ inverse(D)."""
         return self._unbroadcasted_cov_factor.mT / self._unbroadcasted_cov_diag.unsqueeze(-2)
 
     def _full(self, matrix: Tensor) -> Tensor:
@@ -322,7 +322,7 @@ class Wishart(CovarianceForms, ExponentialFamily):
         return self.df[..., None, None] * (scale.square() + diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2))
 
     def _bartlett(self, sample_shape: Sequence[int]) -> Tensor:
-        """Bartlett's decomposition: chi variables on the diagonal of a Cholesky factor, normal ones below it."""
+        """Draw by Bartlett's decomposition: chi variables on the diagonal of a Cholesky factor, normal ones below it."""
         n = self._event_shape[-1]
         diagonal = self._dist_chi2.rsample(sample_shape).sqrt()
         noise = diagonal.clamp(min=finfo(diagonal.dtype).eps).diag_embed()
@@ -349,7 +349,7 @@ class Wishart(CovarianceForms, ExponentialFamily):
         return sample
 
     def _log_volume(self) -> Tensor:
-        """Half of log(2 ** n * det(covariance))"""
+        """Return half of log(2 ** n * det(covariance))."""
         n = self._event_shape[-1]
         return 0.5 * n * math.log(2) + self._unbroadcasted_scale_tril.diagonal(0, -2, -1).log().sum(-1)
 

@@ -1,4 +1,4 @@
-"""Transforms whose events are vectors or matrices: onto the simplex, onto Cholesky factors and what they are factors of."""
+"""Transforms whose events are vectors or matrices: to the simplex, to Cholesky factors and to positive definite matrices."""
 
 from __future__ import annotations
 

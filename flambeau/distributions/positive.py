@@ -289,13 +289,13 @@ class GeneralizedPareto(Parametric):
 
     @checked
     def log_survival_function(self, value: Tensor) -> Tensor:
-        """The logarithm of the probability to exceed `value`."""
+        """Return the logarithm of the probability to exceed `value`."""
         exponential, c = self._shape()
         z = (value - self.loc) / self.scale
         return where(exponential, -z, -(c * z).log1p() / c)
 
     def log_cdf(self, value: Tensor) -> Tensor:
-        """The logarithm of `cdf`."""
+        """Return the logarithm of `cdf`."""
         return (-self.log_survival_function(value).exp()).log1p()
 
     def cdf(self, value: Tensor) -> Tensor:

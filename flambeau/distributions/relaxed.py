@@ -1,4 +1,4 @@
-"""Differentiable stand-ins for Bernoulli and one-hot categorical variables."""
+"""Differentiable relaxations of Bernoulli and one-hot categorical variables."""
 
 from __future__ import annotations
 

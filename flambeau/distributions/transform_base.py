@@ -1,4 +1,4 @@
-"""Base of transforms, and transforms made of others: the inverse, compositions, more event dimensions."""
+"""Base of transforms, and transforms derived from others: the inverse, compositions, more event dimensions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .utils import Number, _sum_rightmost
 
 
 def _clipped_sigmoid(x: Tensor) -> Tensor:
-    """The logistic function, never exactly 0 or 1."""
+    """Return the logistic function, never exactly 0 or 1."""
     limits = finfo(x.dtype)
     return x.sigmoid().clamp(limits.tiny, 1.0 - limits.eps)
 
@@ -22,8 +22,8 @@ def _clipped_sigmoid(x: Tensor) -> Tensor:
 class Transform:
     """A function from the region `domain` to `codomain`, with `inv`, and the logarithm of its Jacobian's determinant.
 
-    With `cache_size=1` the last argument and result are kept, so that inverting a result that was just computed gives back
-    the very same tensor. A subclass defines `_call`, `_inverse` and `log_abs_det_jacobian`.
+    With `cache_size=1` the last argument and result are cached, so that inverting a result that was just computed returns the same tensor
+    object. A subclass defines `_call`, `_inverse` and `log_abs_det_jacobian`.
     """
 
     bijective: Any = False
@@ -98,18 +98,18 @@ class Transform:
         raise NotImplementedError
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        """log |det dy/dx| of each event, for y = self(x)."""
+        """Return log |det dy/dx| of each event, for y = self(x)."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
         return type(self).__name__ + "()"
 
     def forward_shape(self, shape: Size) -> Size:
-        """The shape of the result for an argument of `shape`."""
+        """Return the shape of the result for an argument of `shape`."""
         return shape
 
     def inverse_shape(self, shape: Size) -> Size:
-        """The shape of the argument for a result of `shape`."""
+        """Return the shape of the argument for a result of `shape`."""
         return shape
 
 
@@ -120,7 +120,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 class ByValue(Transform):
-    """Transforms of the same class with the same arguments are equal."""
+    """Base of transforms that compare by value: those of the same class with the same arguments are equal."""
 
     def __eq__(self, other: object) -> bool:
         kind = next(c for c in type(self).__mro__ if own_name(c.__module__).startswith(__package__ + "."))
@@ -201,7 +201,7 @@ class ComposeTransform(ByValue):
 
     @staticmethod
     def _end(regions: list[tuple[constraints.Constraint, constraints.Constraint]]) -> constraints.Constraint:
-        """The last region on the way (from, to), (from, to) ..., with as many event dimensions as the widest needs."""
+        """Return the last region of a chain (from, to), (from, to) ..., with as many event dimensions as the widest needs."""
         if not regions:
             return constraints.real
         event_dim = regions[0][0].event_dim

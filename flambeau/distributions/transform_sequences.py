@@ -13,7 +13,7 @@ from .utils import _sum_rightmost
 
 
 class _Sliced(Transform):
-    """`_split` cuts a tensor into one part per transform, `_join` puts parts together."""
+    """Base of transforms of slices: `_split` divides a tensor into one part per transform, `_join` joins the parts."""
 
     transforms: list[Transform]
     dim: int

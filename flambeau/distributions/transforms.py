@@ -46,7 +46,7 @@ __all__ = [
 
 
 class ReshapeTransform(Transform):
-    """Events of one shape, row by row, as events of another."""
+    """Transform that reshapes events, row by row."""
 
     bijective = True
     _fields = ("in_shape", "out_shape")

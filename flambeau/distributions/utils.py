@@ -27,7 +27,7 @@ Number = (int, float, bool)
 
 
 def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
-    """Tensors and numbers, broadcast together; numbers take the first tensor's dtype, or the default one.
+    """Broadcast tensors and numbers together; numbers take the first tensor's dtype, or the default one.
 
     >>> broadcast_all(torch.zeros(2), 1.0)
     (tensor([0., 0.]), tensor([1., 1.]))
@@ -46,23 +46,23 @@ def _standard_normal(shape: Sequence[int], dtype: Any, device: Any) -> Tensor:
 
 
 def _sum_rightmost(value: Tensor, dim: int) -> Tensor:
-    """The sum over the last `dim` dimensions."""
+    """Return the sum over the last `dim` dimensions."""
     return value if dim == 0 else value.reshape(*value.shape[: value.dim() - dim], -1).sum(-1)
 
 
 def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
-    """Probabilities of log-odds (binary), or of unnormalised log-probabilities along the last dimension."""
+    """Return probabilities of log-odds (binary), or of unnormalised log-probabilities along the last dimension."""
     return logits.sigmoid() if is_binary else logits.softmax(-1)
 
 
 def clamp_probs(probs: Tensor) -> Tensor:
-    """Probabilities kept so far from 0 and 1 that their logits are finite."""
+    """Clamp probabilities so far from 0 and 1 that their logits are finite."""
     margin = finfo(probs.dtype).eps
     return probs.clamp(margin, 1 - margin)
 
 
 def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
-    """Log-odds of probabilities (binary), or their logarithms."""
+    """Return log-odds of probabilities (binary), or their logarithms."""
     inside = clamp_probs(probs)
     return inside.log() - (-inside).log1p() if is_binary else inside.log()
 
@@ -87,13 +87,13 @@ class lazy_property:
 
 
 def _triangle(n: int, diag: int, device: Any) -> Tensor:
-    """True on and below diagonal `diag` of an n x n matrix."""
+    """Return a mask that is True on and below diagonal `diag` of an n x n matrix."""
     index = arange(n, device=device)
     return index <= index.unsqueeze(-1) + diag
 
 
 def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
-    """The lower triangle of square matrices, row by row, as vectors."""
+    """Return the lower triangle of square matrices, row by row, as vectors."""
     n = mat.shape[-1]
     if not -n <= diag < n:
         raise ValueError(f"diag ({diag}) provided is outside [{-n}, {n - 1}].")
@@ -101,7 +101,7 @@ def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
 
 
 def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
-    """Square matrices whose lower triangle, row by row, is in the last dimension of `vec`; 0 elsewhere."""
+    """Return square matrices whose lower triangle, row by row, is the last dimension of `vec`; 0 elsewhere."""
     entries = vec.shape[-1]
     # n rows hold half of n^2 + (1 + 2 diag) n - |diag| (diag + 1) entries.
     slope = 1 + 2 * diag

@@ -1,4 +1,4 @@
-"""Programs as graphs of operators, to be saved and run elsewhere.
+"""Export of programs as graphs of operators, to be saved and run elsewhere.
 
 >>> program = export(flambeau.nn.Linear(3, 2), (flambeau.ones(1, 3),))
 >>> program.module()(flambeau.ones(1, 3)).shape
@@ -47,10 +47,9 @@ def export(
     preserve_module_call_signature: tuple[str, ...] = (),
     prefer_deferred_runtime_asserts_over_guards: bool = False,
 ) -> ExportedProgram:
-    """A module as a graph of operators, found by running it on these arguments. What Python decides (ifs, loops, sizes) is kept
-    as it was decided for them; `dynamic_shapes` says which sizes may be others: the module is run with some, and what depends on
-    them is computed in the graph. The submodules in `preserve_module_call_signature` can be called as before once the program is
-    unflattened."""
+    """Export a module as a graph of operators, recorded by running it on these arguments. Decisions in Python (ifs, loops, sizes) are fixed
+    as for them; `dynamic_shapes` says which sizes may differ: the module is run with several, and what depends on them is computed in the
+    graph. The submodules in `preserve_module_call_signature` can be called as before once the program is unflattened."""
     if not isinstance(mod, Module):
         raise ValueError(f"Expected `mod` to be an instance of `torch.nn.Module`, got {type(mod)}.")
     if not isinstance(args, tuple):

@@ -1,4 +1,4 @@
-"""A module run once and kept as a graph of `torch.ops.aten`; with sizes that may change, run several times and compared."""
+"""Recording of a module's run as a graph of `torch.ops.aten`; with dynamic sizes, of several runs that are compared."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def class_name(cls: type) -> str:
 
 
 def input_names(program: Any, args: tuple, kwargs: dict[str, Any]) -> list[str]:
-    """A name for each leaf of the arguments: the parameter's, with the steps that lead to the leaf."""
+    """Return a name for each leaf of the arguments: the parameter's, with the path to the leaf."""
     named = combined(program, args, kwargs)
     found = []
     for path, _ in pytree.tree_leaves_with_path(named):
@@ -71,7 +71,7 @@ keeping = _Keeping()
 
 
 class FunctionTarget:
-    """A user's autograd.Function as what a node calls."""
+    """A user's autograd.Function as the target of a node."""
 
     _made: ClassVar[dict[tuple[type, int], FunctionTarget]] = {}
 
@@ -125,7 +125,7 @@ class Recorder(graph_recorder.GraphRecorder):
             self.calling = None
 
     def handle_function(self, function: type[Function], args: tuple) -> Any:
-        """A user's autograd.Function that is wanted as one node (see `keeping`)."""
+        """Record a user's autograd.Function that is to be one node (see `keeping`)."""
         if not keeping.wanted(function):
             return NotImplemented
         target = FunctionTarget.of(function, len(args))
@@ -138,7 +138,7 @@ class Recorder(graph_recorder.GraphRecorder):
         return keeping.parts(overload) or super().parts_of(overload, args, kwargs)
 
     def record(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Note a call; where others are noted instead, the last of them is called after it."""
+        """Record a call; if others are recorded in its place, the last of them gets its name."""
         (before, _), apart = self.mark(), overload not in self.inside and keeping.parts(overload) is not None
         result = super().record(overload, args, kwargs)
         last = self.program.calls[-1].results if apart and self.mark()[0] > before else None
@@ -153,14 +153,14 @@ class Recorder(graph_recorder.GraphRecorder):
         return None
 
     def before_cast(self, tensor: Tensor) -> None:
-        """The type a tensor had is checked when the program runs: casts depend on it."""
+        """Record a check of a tensor's dtype, device and layout, on which a cast depends, for when the program runs."""
         checked = {"dtype": tensor.dtype, "device": tensor.device, "layout": tensor.layout}
         target = flambeau.ops.aten._assert_tensor_metadata.default
         self.write(target, None, ((self.held(tensor),), checked), None)
 
     @contextlib.contextmanager
     def watching_modules(self) -> Iterator[None]:
-        """Context manager within which it is known which module's forward runs."""
+        """Context manager: track which module's forward runs."""
         paths = {module: path for path, module in self.module.named_modules()}
         times: dict[str, int] = {}
         original: Any = Module.__call__
@@ -195,7 +195,7 @@ class Recorder(graph_recorder.GraphRecorder):
 
 
 class Reader(graph_reader.GraphReader):
-    """Reads the program of a module: its parameters, buffers and constants are inputs of the graph."""
+    """Converts the recording of a module to a graph whose inputs include parameters, buffers and constants."""
 
     recorder: Recorder
 
@@ -236,7 +236,7 @@ class Reader(graph_reader.GraphReader):
             node.meta = {"nn_module_stack": call.notes["nn_module_stack"]}
 
     def signatures(self) -> dict[str, ModuleCallSignature]:
-        """The signatures of the calls of preserved modules, with the names of nodes in the place of tensors."""
+        """Return the signatures of the calls of preserved modules, with names of nodes in place of tensors."""
 
         def named(leaf: Any) -> Any:
             return TensorArgument(self.node_of(leaf).name) if isinstance(leaf, Value) else ConstantArgument("", leaf)
@@ -248,7 +248,7 @@ class Reader(graph_reader.GraphReader):
 
 
 def _tensor_attributes(module: Module) -> Iterator[tuple[str, Tensor]]:
-    """Tensors that modules hold as plain attributes."""
+    """Yield the tensors that modules hold as plain attributes."""
     for path, child in module.named_modules():
         for name, value in vars(child).items():
             if isinstance(value, Tensor):
@@ -336,7 +336,7 @@ def resized(leaf: Tensor, sizes: list[int]) -> Tensor:
 
 
 def with_sizes(leaves: list[Any], sizes: Sizes, values: dict[Symbol, int]) -> list[Any]:
-    """Return leaves of arguments with tensors of other sizes in the place of those whose sizes may change."""
+    """Return leaves of arguments in which tensors with dynamic sizes are replaced by tensors of other sizes."""
     changed = list(leaves)
     for number, dims in sizes.of_leaf.items():
         wanted = [dims[d].value(values) if d in dims else s for d, s in enumerate(leaves[number].shape)]
@@ -352,8 +352,8 @@ def _run_with(module: Module, args: tuple, kwargs: dict, sizes: Sizes, values: d
 def trace(
     module: Module, args: tuple, kwargs: dict[str, Any], dynamic_shapes: Any, preserved: tuple[str, ...] = ()
 ) -> tuple[Trace, Sizes]:
-    """The module's graph for these arguments, in which the sizes that may change are computed; `preserved` are submodules of
-    which the calls' signatures are noted."""
+    """Return the module's graph for these arguments, in which dynamic sizes are computed; `preserved` are submodules whose call signatures
+    are recorded."""
     sizes = gather(combined(module, args, kwargs), dynamic_shapes)
     first = Trace(module, args, kwargs, preserved)
     if not sizes.symbols:

@@ -1,4 +1,4 @@
-"""Messages on dynamic sizes that a program cannot accept: found by trying, given in PyTorch's wording."""
+"""Messages about dynamic sizes that a program cannot accept: found by trying, in PyTorch's wording."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def violations(sizes: Sizes, works: Works) -> str | None:
 
 
 def within_reach(sizes: Sizes, works: Works) -> Sizes:
-    """The sizes with bounds up to which the program does the same, whatever is promised beyond them."""
+    """Return the sizes with upper bounds up to which the program was found to make the same calls."""
     found, hints = copy.copy(sizes), {s: s.hint for s in sizes.symbols}
     found.ranges = {}
     for symbol, (low, high) in sizes.ranges.items():
@@ -60,7 +60,7 @@ def _other(sizes: Sizes, symbol: Symbol, step: int) -> int:
 
 
 def _alone(sizes: Sizes, symbol: Symbol, hints: dict[Symbol, int], works: Works) -> tuple[str, str]:
-    """A size that is bound by itself: to one number, or to a range."""
+    """Return the message about a size that is restricted by itself: to one number, or to a range."""
     name, source = sizes.spoken(symbol), sizes.sources[symbol]
     low, high = sizes.ranges[symbol]
 
@@ -84,7 +84,7 @@ def _alone(sizes: Sizes, symbol: Symbol, hints: dict[Symbol, int], works: Works)
 
 
 def _last(start: int, end: int, step: int, ok: Callable[[int], bool]) -> int:
-    """The furthest size in a direction up to which all that were tried work."""
+    """Return the furthest size in a direction up to which all tried sizes work."""
     good, bad = start, None
     jump = 1
     while good != end and bad is None:  # further and further

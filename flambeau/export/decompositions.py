@@ -1,6 +1,6 @@
-"""Programs of fewer kinds of operators, and without changes in place.
+"""Decomposition of programs into fewer operators, without in-place changes.
 
-A graph is taken apart by running it, recording the calls that operators are made of instead of their own."""
+A graph is decomposed by running it, and recording the calls that operators consist of instead of the operators."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .symbols import Expression
 
 
 def composite_table() -> dict[Any, Callable]:
-    """Return the decompositions of composite operators (those that PyTorch takes apart before it differentiates), by overload."""
+    """Return the decompositions of composite operators (those that PyTorch decomposes before it differentiates), by overload."""
     return {overload: overload.decompose for overload in made_of_others()}
 
 
@@ -49,12 +49,12 @@ class CustomDecompTable(dict):
         super().__init__(core_table())
 
     def materialize(self) -> dict[Any, Callable[..., Any]]:
-        """The table as a plain dictionary."""
+        """Return the table as a plain dictionary."""
         return dict(self)
 
 
 def _functional_name(name: str) -> str | None:
-    """The operator that gives a new tensor, for one that changes its first."""
+    """Return the out-of-place operator for one that changes its first argument."""
     return name[:-1] if name.endswith("_") and not name.endswith("__") else None
 
 
@@ -99,7 +99,7 @@ class _Recorder(GraphRecorder):
         return super().make(overload, args, kwargs)
 
     def _functionalised(self, target: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Compute the new value; from now on the changed tensor's node is that of the value."""
+        """Compute the new value out of place; from now on the changed tensor's node is that of the value."""
         first = args[0]
         name = _functional_name(target.overloadpacket.__name__)
         if name == "copy":
@@ -145,7 +145,7 @@ class _Recorder(GraphRecorder):
 
 
 class _Retracer(Interpreter):
-    """Runs a graph for a recorder to see."""
+    """Interpreter that runs a graph so that a recorder sees its calls."""
 
     def __init__(self, module: GraphModule, recorder: _Recorder) -> None:
         super().__init__(module)
@@ -166,7 +166,7 @@ class _Retracer(Interpreter):
 def _retrace(
     module: GraphModule, table: dict[Any, Callable], inputs: list[Any], functional: bool
 ) -> tuple[GraphReader, _Recorder, Any]:
-    """Run a graph on these inputs and record it with the table's entries; the reader of the recording, and the results."""
+    """Run a graph on these inputs and record it with the table's entries; return the reader of the recording, and the results."""
     recorder = _Recorder(module, table, functional)
     reader = GraphReader(recorder, Graph(), module)
     old = [n for n in module.graph.nodes if n.op == "placeholder"]
@@ -199,7 +199,7 @@ def decomposed(module: GraphModule, table: dict[Any, Callable], inputs: list[Any
 
 
 def _example(node: Node, like: Any, run: dict[Any, int]) -> Any:
-    """A value for a placeholder: what the program was recorded with, in the sizes of this run; zeros or ones where that is not known."""
+    """Return a value for a placeholder: the recorded one, in the sizes of this run; zeros or ones if that is not known."""
     value = node.meta.get("val")
     if not isinstance(value, Tensor):
         return value
@@ -210,7 +210,7 @@ def _example(node: Node, like: Any, run: dict[Any, int]) -> Any:
 
 
 def decomposed_program(program: ExportedProgram, table: dict[Any, Callable] | None) -> ExportedProgram:
-    """Return an exported program in the operators that the table leaves, functionalised: what it changes it returns."""
+    """Return an exported program in the operators that the table leaves, functionalised: changed values become outputs."""
     entries = core_table() if table is None else {**composite_table(), **table}
     sizes = _sizes_of(program)
     runs = [{s: s.hint for s in sizes.symbols}]
@@ -233,7 +233,7 @@ def decomposed_program(program: ExportedProgram, table: dict[Any, Callable] | No
 
 
 def _sizes_of(program: ExportedProgram) -> Sizes:
-    """The symbols of a program, and which sizes of its inputs they are."""
+    """Return the symbols of a program, and which sizes of its inputs they are."""
     sizes = Sizes()
     sizes.symbols = list(program.range_constraints)
     sizes.ranges = {s: (r.lower, r.upper) for s, r in program.range_constraints.items()}
@@ -247,7 +247,7 @@ def _sizes_of(program: ExportedProgram) -> Sizes:
 
 
 def _inputs(program: ExportedProgram, run: dict[Any, int]) -> list[Any]:
-    """Values for the inputs of a program's graph: its own parameters, and examples of the sizes given."""
+    """Return values for the inputs of a program's graph: its own parameters, and examples of the given sizes."""
     found = []
     recorded_with = iter(pytree.tree_leaves(program.example_inputs))
     nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
@@ -262,7 +262,7 @@ def _inputs(program: ExportedProgram, run: dict[Any, int]) -> list[Any]:
 
 @dataclass
 class _Found:
-    """A graph taken apart, and what its inputs and outputs are."""
+    """A decomposed graph, and the meaning of its inputs and outputs."""
 
     graph: Graph
     signature: ExportGraphSignature

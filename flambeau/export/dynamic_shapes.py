@@ -1,4 +1,4 @@
-"""Sizes that may differ from call to call: `Dim`, and which sizes of which arguments they are."""
+"""Dynamic sizes: `Dim`, and which sizes of which arguments they are."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class _DimHint:
 
 
 class Dim:
-    """A named size: equal wherever it is used. `Dim("batch", min=1, max=64)`; `2 * batch` and `batch + 1` are sizes that follow
-    from it. `Dim.AUTO`, `Dim.DYNAMIC` and `Dim.STATIC` need no name."""
+    """A named size: equal wherever it is used. `Dim("batch", min=1, max=64)`; `2 * batch` and `batch + 1` are derived sizes. `Dim.AUTO`,
+    `Dim.DYNAMIC` and `Dim.STATIC` need no name."""
 
     AUTO = _DimHint("AUTO")
     DYNAMIC = _DimHint("DYNAMIC")
@@ -95,7 +95,7 @@ def dims(*names: str, min: int | None = None, max: int | None = None) -> tuple[D
 
 
 class ShapesCollection:
-    """Dynamic shapes noted at the tensors themselves: `shapes[tensor] = {0: batch}`; then `export(..., dynamic_shapes=shapes)`."""
+    """Dynamic shapes assigned to the tensors themselves: `shapes[tensor] = {0: batch}`; then `export(..., dynamic_shapes=shapes)`."""
 
     def __init__(self) -> None:
         self._shapes: dict[int, Any] = {}
@@ -139,12 +139,12 @@ class AdditionalInputs:
 
 
 def refine_dynamic_shapes_from_suggested_fixes(msg: str, dynamic_shapes: Any) -> Any:
-    """PyTorch's errors suggest other shapes; those here do not."""
+    """Raise NotImplementedError: errors here do not suggest other shapes, as PyTorch's do."""
     raise NotImplementedError("the errors of Flambeau's export carry no suggested fixes to apply")
 
 
 def combined(program: Any, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments by the names of the program's parameters."""
+    """Return the arguments by the names of the program's parameters."""
     function = program.forward if hasattr(program, "forward") else program
     bound = inspect.signature(function).bind(*args, **kwargs)
     found: dict[str, Any] = {}
@@ -200,11 +200,11 @@ class Sizes:
         return symbol
 
     def spoken(self, symbol: Symbol) -> str:
-        """The user's name of a symbol, else where it is from."""
+        """Return the user's name of a symbol, else where it comes from."""
         return next((name for name, found in self.named.items() if found is symbol), self.sources[symbol])
 
     def add(self, leaf: int, path: str, tensor: Tensor, shape: Any) -> None:
-        """Return the specification of the sizes of one leaf."""
+        """Add the specification of the sizes of one leaf."""
         if shape is not None and not isinstance(shape, (dict, list, tuple)):
             raise ValueError(
                 f"Unexpected input tensor shape {shape} specified at `dynamic_shapes{path.removeprefix('L')}` (expected either a list/tuple of dimensions, or a dict mapping indices to dimensions, where each dimension is an int, a Dim, Dim.AUTO, Dim.STATIC, or Dim.DYNAMIC)"

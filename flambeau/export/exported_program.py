@@ -1,4 +1,4 @@
-"""An exported program: its graph, what the graph's inputs and outputs are, and its parameters."""
+"""Exported program: its graph, the meaning of the graph's inputs and outputs, and its parameters."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ValueRange:
 
 @dataclass
 class CallSpec:
-    """The nesting of arguments and result."""
+    """The tree structures of arguments and result."""
 
     in_spec: Any
     out_spec: Any
@@ -121,8 +121,8 @@ class InputChecks:
 
 
 class ExportedProgram:
-    """A program as a graph of operators, with its parameters. Call `module()` for something to run, `run_decompositions()` for a
-    graph of fewer kinds of operators."""
+    """A program as a graph of operators, with its parameters. `module()` returns a module to run, `run_decompositions()` a program with
+    fewer operators."""
 
     def __init__(
         self,
@@ -246,15 +246,15 @@ class ExportedProgram:
         return InputChecks(self.call_spec.in_spec, found, ranges)
 
     def module(self, check_guards: bool = True) -> GraphModule:
-        """A module that runs the program: parameters are its own again, arguments and result are nested as in the original, and
-        the arguments' sizes are checked."""
+        """Return a module that runs the program: it holds the parameters, arguments and result are nested as in the original, and the
+        arguments' sizes are checked."""
         return unlifted(self, check_guards)
 
     def run_decompositions(
         self, decomp_table: dict[Any, Callable[..., Any]] | None = None, decompose_custom_triton_ops: bool = False
     ) -> ExportedProgram:
-        """The program in fewer kinds of operators, without changes in place: `decomp_table` says what each operator is made of
-        (None: PyTorch's core operators remain)."""
+        """Return the program in fewer operators, without in-place changes: `decomp_table` has the decomposition of each operator (None:
+        PyTorch's core operators remain)."""
         return naming.above("export.decompositions").decomposed_program(self, decomp_table)
 
     def __deepcopy__(self, memo: dict) -> ExportedProgram:
@@ -281,7 +281,7 @@ def _parameter_names(program: ExportedProgram) -> list[str]:
 
 
 def holder(branches: dict[str, Any]) -> Module:
-    """A module with the branches of choices, which a graph fetches as attributes."""
+    """Return a module with the branches of conditionals, which a graph reads as attributes."""
     made = Module()
     for name, branch in branches.items():
         made.add_module(name, branch)
@@ -289,7 +289,7 @@ def holder(branches: dict[str, Any]) -> Module:
 
 
 def unlifted(program: ExportedProgram, check_guards: bool) -> GraphModule:
-    """The program as a module that holds its parameters."""
+    """Return the program as a module that holds its parameters."""
     root = holder(dict(program.graph_module.named_children()))
     graph = Graph()
     values: dict[Any, Any] = {}
@@ -339,7 +339,7 @@ def _hook(checks: InputChecks) -> Callable:
 
 
 def _write_mutations(program: ExportedProgram, graph: Graph, results: list, values: dict) -> list:
-    """Outputs that change buffers or inputs become copies into them; the others remain."""
+    """Turn outputs that change buffers or inputs into copies to them; return the other outputs."""
     targets = {s.target: s.arg.name for s in program.graph_signature.input_specs if s.target}
     by_name = {n.name: values[n] for n in program.graph.nodes if n.op == "placeholder"}
     kept = []
@@ -354,5 +354,5 @@ def _write_mutations(program: ExportedProgram, graph: Graph, results: list, valu
 
 
 def default_decompositions() -> dict[Any, Callable[..., Any]]:
-    """The table of `run_decompositions()`: change it and pass it on."""
+    """Return the table of `run_decompositions()`, which can be changed and passed to it."""
     return naming.above("export.decompositions").core_table()

@@ -30,28 +30,28 @@ class TokenArgument:
 
 @dataclass
 class SymIntArgument:
-    """An integer known when the program runs."""
+    """A symbolic integer, known when the program runs."""
 
     name: str
 
 
 @dataclass
 class SymFloatArgument:
-    """A float known when the program runs."""
+    """A symbolic float, known when the program runs."""
 
     name: str
 
 
 @dataclass
 class SymBoolArgument:
-    """A truth known when the program runs."""
+    """A symbolic bool, known when the program runs."""
 
     name: str
 
 
 @dataclass
 class CustomObjArgument:
-    """An object of a class of TorchScript's."""
+    """An object of a TorchScript class."""
 
     name: str
     class_fqn: str

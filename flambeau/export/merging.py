@@ -1,4 +1,4 @@
-"""Graphs of one program, run with several sizes, compared: what differs is written as expressions of the sizes."""
+"""Comparison of the graphs of one program, run with several sizes: what differs is expressed by the sizes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXAMPLES = len(_BUMPS)  # how many runs a program with sizes that may change tak
 
 
 class Unsupported(RuntimeError):
-    """The program cannot be exported."""
+    """Raised when a program cannot be exported."""
 
 
 def other_sizes(sizes: Sizes, number: int) -> dict[Symbol, int]:
@@ -38,7 +38,7 @@ def _other(sizes: Sizes, symbol: Symbol, number: int, place: int) -> int:
 
 
 def _same(a: Tensor, b: Tensor) -> bool:
-    """Return whether two constants are equal, elements that are not numbers included."""
+    """Return whether two constants are equal, where NaNs count as equal."""
     return a.shape == b.shape and a.dtype is b.dtype and bool(((a == b) | ((a != a) & (b != b))).all())
 
 
@@ -47,7 +47,7 @@ def _is_whole(t: Tensor) -> bool:
 
 
 class Merger:
-    """Compares the graphs of several runs and writes what differs as expressions of the sizes."""
+    """Compares the graphs of several runs and replaces what differs by expressions of the sizes."""
 
     def __init__(self, traces: list[Any], runs: list[dict[Symbol, int]], sizes: Sizes) -> None:
         self.traces, self.runs, self.sizes = traces, runs, sizes
@@ -79,7 +79,7 @@ class Merger:
         self._merge_outputs([row[-1] for row in rows])
 
     def _compute_constant(self, node: Node, tensors: list[Tensor]) -> None:
-        """Put a tensor of numbers that follow from the sizes, as `torch.tensor([x.shape[0]])`, together from these."""
+        """Replace a constant tensor of numbers that depend on the sizes (`torch.tensor([x.shape[0]])`) by nodes that compute it."""
         first, reader, aten = tensors[0], self.traces[0].reader, flambeau.ops.aten
         if len({t.shape for t in tensors}) != 1 or not all(map(_is_whole, tensors)):
             raise Unsupported(f"the constant {node.name} depends on the sizes of the inputs in a way that is not known")
@@ -162,7 +162,7 @@ class Merger:
     # -- nodes for expressions --
 
     def _node(self, wanted: Expression) -> Node:
-        """A node that computes an expression, right behind the inputs."""
+        """Return a node that computes an expression, placed right after the inputs."""
         if wanted in self.nodes:
             return self.nodes[wanted]
         if (
@@ -226,7 +226,7 @@ class Merger:
 
 
 class _BranchMerger(Merger):
-    """Compares a branch of a choice: its sizes are those of its operands."""
+    """Compares the graphs of a branch of a conditional, whose sizes are those of its operands."""
 
     def __init__(self, traces: list[Any], runs: list[dict[Symbol, int]], sizes: Sizes) -> None:
         for branch in traces:

@@ -1,4 +1,4 @@
-"""Tracing by running: a program is run on tensors, and the operators it calls become a graph of `torch.ops.aten`.
+"""Tracing by execution: a program is run on tensors, and the operators it calls become a graph of `torch.ops.aten`.
 
 >>> print(make_fx(lambda x: x.sin() + 1)(flambeau.ones(2)).code.strip())
 def forward(self, x_1):
@@ -41,7 +41,7 @@ def get_proxy_mode() -> GraphRecorder | None:
 
 @contextlib.contextmanager
 def disable_autocast_cache() -> Iterator[None]:
-    """Context manager: autocast makes a lower-precision copy of a parameter for every operator."""
+    """Context manager: autocast makes a new lower-precision copy of a parameter for every operator."""
     before, casts.cache_enabled = casts.cache_enabled, False
     try:
         yield
@@ -62,10 +62,10 @@ def make_fx(
     record_stack_traces: bool = False,
     **more: Any,
 ) -> Callable[..., GraphModule]:
-    """A function that runs `f` on its arguments and returns the operators called as a module. Operators that are made of others
-    are taken apart, unless `pre_dispatch`; `decomposition_table` takes apart more. With `tracing_mode="symbolic"` the graph computes
-    with the sizes of its inputs (`f` is run with several); "fake" gives the graph that "real" gives. With "real" the call is one like
-    others; the other modes leave a module's buffers and the random generators as they were."""
+    """Return a function that runs `f` on its arguments and returns the operators called as a module. Composite operators are decomposed,
+    unless `pre_dispatch`; `decomposition_table` decomposes further ones. With `tracing_mode="symbolic"` the graph computes with the sizes
+    of its inputs (`f` is run with several); "fake" gives the same graph as "real". With "real" the call is an ordinary one; the other modes
+    leave a module's buffers and the random generators unchanged."""
     if tracing_mode not in ("real", "fake", "symbolic"):
         raise ValueError(f"Unexpected tracing type: {tracing_mode}")
     buffers = list(f.buffers()) if isinstance(f, Module) else []
@@ -126,7 +126,7 @@ def _is_float(leaf: Any) -> bool:
 
 
 def _input_names(f: Callable, args: tuple) -> list[str]:
-    """`x_1` for a tensor `x`, numbered through where an argument is nested."""
+    """Return names of inputs: `x_1` for a tensor `x`, numbered consecutively if an argument is nested."""
     function = f.forward if isinstance(f, Module) else f
     try:
         parameters = list(inspect.signature(function).parameters.values())
@@ -141,7 +141,7 @@ def _input_names(f: Callable, args: tuple) -> list[str]:
 
 
 def get_isolated_graphmodule(func: Callable, args: tuple, kwargs: dict[str, Any], **options: Any) -> GraphModule:
-    """A function's graph for given arguments, whatever is being traced around it."""
+    """Return a function's graph for given arguments, independent of any active tracing."""
     leaves, shape = pytree.tree_flatten((args, kwargs))
 
     def of_leaves(*values: Any) -> Any:

@@ -1,4 +1,4 @@
-"""An exported program from JSON."""
+"""Reading of exported programs from JSON."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _target(name: Any) -> Any:
 
 
 def _check_choice(args: tuple, kwargs: dict[str, Any]) -> None:
-    """A choice has a tensor, two branches and operands; as it comes from a file, nothing else may be called."""
+    """Raise unless a conditional from a file has a tensor, two branches and operands, since nothing else may be called."""
     fetched = [isinstance(a, Node) and a.op == "get_attr" for a in args[1:3]]
     if (
         len(args) != 4
@@ -73,14 +73,14 @@ def _check_choice(args: tuple, kwargs: dict[str, Any]) -> None:
 
 
 def _identifier(name: Any) -> str:
-    """A name of the file that will be a name in generated code. Nothing else may get there: code is run."""
+    """Return a name of the file if it is a valid identifier; otherwise raise, because it is put into generated code."""
     if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
         raise ValueError(f"{str(name)[:80]!r} is no name")
     return name
 
 
 def _path(name: Any) -> str:
-    """A parameter's path, which generated code writes, in quotes where it is no name."""
+    """Return a parameter's path for generated code, in quotes if it is not a name."""
     if not isinstance(name, str) or not re.fullmatch(r"[\w\-]+(\.[\w\-]+)*", name):
         raise ValueError(f"{str(name)[:80]!r} is no path of a parameter")
     return name
@@ -134,7 +134,7 @@ class Reader:
         return self.symbols.setdefault(name, Symbol(name, 2))
 
     def _read_symbols(self) -> None:
-        """Symbols and the sizes they had, from the sizes that are one alone."""
+        """Read the symbols and the sizes they had, from sizes that are a single symbol."""
         metas = [m for name, m in self.written["tensor_values"].items()]
         entries = [s for meta in metas for s in meta["sizes"]] + list(self.written["sym_int_values"].values())
         for entry in sorted((e["as_expr"] for e in entries if "as_expr" in e), key=lambda e: len(e["expr_str"])):
@@ -251,7 +251,7 @@ class Reader:
         raise NotImplementedError(f"the exported program has an argument of the kind {kind[:40]}")
 
     def _branch(self, value: dict[str, Any]) -> Node:
-        """A graph inside the graph becomes a module, which a node fetches."""
+        """Make a nested graph a module, and return the node that reads it."""
         name, inner = _identifier(value["name"]), Reader(self.data)
         if hasattr(self.branches, name):
             raise ValueError(f"two branches of the program are called {name}")

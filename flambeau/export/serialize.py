@@ -41,7 +41,7 @@ def save(
     opset_version: dict[str, int] | None = None,
     pickle_protocol: int = 2,
 ) -> None:
-    """Write a program to a file or file-like object. `extra_files` are kept beside it, by name."""
+    """Write a program to a file or file-like object. `extra_files` are stored in it, by name."""
     if not isinstance(ep, ExportedProgram):
         raise TypeError(
             f"The 'ep' parameter must be an instance of 'ExportedProgram', got '{type(ep).__name__}' instead."
@@ -103,7 +103,7 @@ def _tensors(folder: str, prefix: str, what: str, tensors: dict[str, Any]) -> di
 
 
 class _Archive:
-    """The members of a file, without the folder they are all in."""
+    """The members of a file, without the common folder."""
 
     def __init__(self, f: Any) -> None:
         try:
@@ -151,8 +151,7 @@ def _read_tensors(archive: _Archive, folder: str, what: str) -> dict[str, Any]:
 def load(
     f: Any, *, extra_files: dict[str, Any] | None = None, expected_opset_version: dict[str, int] | None = None
 ) -> ExportedProgram:
-    """Read a program from a file that `save`, here or in PyTorch, has written. `extra_files` is filled with what was saved
-    under its keys."""
+    """Read a program from a file written by `save`, here or in PyTorch. `extra_files` is filled with what was saved under its keys."""
     archive = _Archive(f)
     _checked(archive)
     program = _guarded(lambda: _program(archive))

@@ -1,6 +1,6 @@
 """Sizes as expressions of symbols: `2*s77 + 1`.
 
-A program is run with several sizes; `fitted` finds the expression that gives the numbers it came upon."""
+A program is run with several sizes; `fitted` finds an expression for the numbers that were observed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class Symbol:
-    """An unknown size; `hint` is the one it had in the example."""
+    """A dynamic size; `hint` is its value in the example."""
 
     def __init__(self, name: str, hint: int) -> None:
         self.name, self.hint = name, hint
@@ -91,7 +91,7 @@ class Expression:
 
 
 def _shapes_of(symbols: list[Symbol]) -> Iterator[list[Term]]:
-    """Sets of products worth trying, simple ones first."""
+    """Yield sets of products to try, simple ones first."""
     singles: list[Term] = [(s,) for s in symbols]
     yield from ([term] for term in singles)
     pairs: list[Term] = [tuple(sorted(p)) for p in itertools.combinations_with_replacement(symbols, 2)]
@@ -121,7 +121,7 @@ def fitted(numbers: list[int], runs: list[dict[Symbol, int]], symbols: Iterable[
 
 
 def _solved(terms: list[Term], numbers: list[int], runs: list[dict[Symbol, int]]) -> Expression | None:
-    """Whole coefficients for the terms and a constant, by elimination."""
+    """Return integer coefficients for the terms and a constant, by elimination; None if there are none."""
     rows = [
         [Fraction(math.prod(run[s] for s in term)) for term in terms] + [Fraction(1), Fraction(number)]
         for run, number in zip(runs, numbers)

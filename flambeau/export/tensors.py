@@ -1,4 +1,4 @@
-"""Tensors and their kinds in PyTorch's files."""
+"""Tensors and their metadata in PyTorch's files."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def tensor_meta(tensor: Tensor, sizes: Any = None, strides: Any = None) -> dict[
 
 
 def number_in(entry: dict[str, Any]) -> int:
-    """A size in a file: the number, or the one the example had."""
+    """Return a size in a file as a number; for a symbolic one, its value in the example."""
     found = entry["as_int"] if "as_int" in entry else entry["as_expr"]["hint"]["as_int"]
     if type(found) is not int or not 0 <= found < _LARGEST:
         raise ValueError(f"{found!r} is no size")
@@ -82,12 +82,12 @@ def number_in(entry: dict[str, Any]) -> int:
 
 
 def tensor_bytes(tensor: Tensor) -> bytes:
-    """The memory of a contiguous tensor."""
+    """Return the bytes of a contiguous tensor."""
     return tensor.reshape(-1).view(flambeau.uint8).numpy().tobytes() if tensor.numel() else b""
 
 
 def tensor_from_bytes(data: bytes, meta: dict[str, Any]) -> Tensor:
-    """A tensor over a copy of these bytes."""
+    """Return a tensor over a copy of these bytes."""
     dtype = dtype_of(meta["dtype"])
     sizes, strides = [number_in(s) for s in meta["sizes"]], [number_in(s) for s in meta["strides"]]
     offset = number_in(meta["storage_offset"])

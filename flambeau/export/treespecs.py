@@ -1,4 +1,4 @@
-"""The nesting of arguments as JSON, in PyTorch's form."""
+"""Tree structures of arguments as JSON, in PyTorch's form."""
 
 from __future__ import annotations
 

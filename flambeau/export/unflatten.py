@@ -1,4 +1,4 @@
-"""An exported program with the modules of the original: each has the graph of its forward and calls its children."""
+"""Unflattening: an exported program with the modules of the original, each with the graph of its forward, calling its children."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ __all__ = ["FlatArgsAdapter", "InterpreterModule", "InterpreterModuleDispatcher"
 
 
 class FlatArgsAdapter(abc.ABC):
-    """Changes arguments that are nested differently than those of the example."""
+    """Interface that adapts arguments with another tree structure than the example's."""
 
     @abc.abstractmethod
     def adapt(
         self, target_spec: Any, input_spec: Any, input_args: list[Any], metadata: Any = None, obj: Any = None
     ) -> list[Any]:
-        """The leaves in the order of `target_spec`."""
+        """Return the leaves in the order of `target_spec`."""
 
 
 class InterpreterModule(Module):
-    """A module that runs a graph. Its arguments are what the graph reads from outside; with a signature, they and the result are
+    """A module that runs a graph. Its arguments are the values that the graph reads from outside; with a signature, they and the result are
     nested as those of the original module."""
 
     def __init__(self, graph: Graph, ty: str | None = None, signature: ModuleCallSignature | None = None) -> None:
@@ -40,7 +40,7 @@ class InterpreterModule(Module):
         self.arg_names: list[str] = []
 
     def finalize(self) -> None:
-        """The graph is complete: make it ready to run."""
+        """Prepare the complete graph to run."""
         self.graph.lint()
         self.arg_names = [n.target for n in self.graph.nodes if n.op == "placeholder"]
         # No child: it would hold everything twice.
@@ -56,7 +56,7 @@ class InterpreterModule(Module):
         return pytree.tree_unflatten(list(run(self, *leaves)), self._signature.out_spec)
 
     def type_name(self) -> str | None:
-        """The class of the original module."""
+        """Return the class name of the original module."""
         return self._ty
 
     def print_readable(self, print_output: bool = True, include_stride: bool = False, include_device: bool = False, colored: bool = False) -> str:  # fmt: skip
@@ -65,7 +65,7 @@ class InterpreterModule(Module):
 
 
 class InterpreterModuleDispatcher(Module):
-    """A module that the program calls several times, not always the same way: its graphs in the order of the calls."""
+    """A module that the program calls several times in different ways: its graphs in the order of the calls."""
 
     def __init__(self, calls: list[InterpreterModule]) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class _Call:
 
 
 def _chain(node: Node) -> tuple[str, ...]:
-    """The calls of modules, from the outermost on, in which a node was made."""
+    """Return the calls of modules, from the outermost on, in which a node was made."""
     return tuple(key.removeprefix("L__self__") for key in node.meta.get("nn_module_stack") or () if key != "L__self__")
 
 
@@ -127,7 +127,7 @@ class UnflattenedModule(Module):
         self.__dict__["_main"] = GraphModule(self, self.graph, "UnflattenedModule")
 
     def _order_children(self, module: Module, path: str, places: dict[str, int]) -> None:
-        """Children in the order that the original had."""
+        """Sort children in the order of the original."""
         prefix = f"{path}." if path else ""
         module._modules = dict(sorted(module._modules.items(), key=lambda m: places.get(prefix + m[0], len(places))))
         for name, child in module._modules.items():
@@ -156,7 +156,7 @@ class UnflattenedModule(Module):
         return module
 
     def print_readable(self, print_output: bool = True, include_stride: bool = False, include_device: bool = False, colored: bool = False) -> str:  # fmt: skip
-        """The outermost graph as Python code."""
+        """Print the outermost graph as Python code, and return it."""
         return self._main.print_readable(print_output, include_stride, include_device, colored)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -171,7 +171,7 @@ class UnflattenedModule(Module):
 
 
 class _Builder:
-    """Deals the nodes of a program's graph out to the calls of modules in which they were made."""
+    """Distributes the nodes of a program's graph to the calls of modules in which they were made."""
 
     def __init__(self, root: UnflattenedModule, program: ExportedProgram) -> None:
         self.root, self.program = root, program
@@ -216,7 +216,7 @@ class _Builder:
     # -- where a node belongs --
 
     def _move_to(self, node: Node) -> None:
-        """Finish and begin calls until the innermost one is that of the node."""
+        """End and begin calls until the innermost one is that of the node."""
         chain = _chain(node)
         while len(self.calls) - 1 > len(chain) or any(c.key != k for c, k in zip(self.calls[1:], chain)):
             self._finish()
@@ -244,7 +244,7 @@ class _Builder:
         self.calls.append(call)
 
     def value(self, call: _Call, node: Node) -> Any:
-        """The node of a call's graph for a node of the program: its own, a parameter, or an argument."""
+        """Return the node of a call's graph for a node of the program: its own, a parameter, or an argument."""
         if node in call.values:
             return call.values[node]
         path = self.root._paths.get(node.name)
@@ -262,7 +262,7 @@ class _Builder:
         return made
 
     def _branch(self, node: Node, call: _Call) -> None:
-        """The graph of a choice's branch, which a node fetches, belongs to the module that makes the choice."""
+        """Move the graph of a conditional's branch, which a node reads, to the module that contains the conditional."""
         if node.op == "get_attr":
             call.module.add_module(str(node.target), getattr(self.program.graph_module, str(node.target)))
 
@@ -290,7 +290,7 @@ class _Builder:
             item.meta["val"] = node.meta.get("val")
 
     def _target(self, call: _Call, parent: _Call) -> str:
-        """Under what name the parent calls it: that of the module if the call is as the first one was, else with @N."""
+        """Return the name under which the parent makes a call: the module's if the call is like the first one, else with @N."""
         call.module.finalize()
         holder = self.root._holder(call.path)
         relative = call.path[len(parent.path) + 1 :] if parent.path else call.path
@@ -328,7 +328,7 @@ class _Builder:
                 parent.values[node] = item
 
     def _spec(self, call: _Call, spec: Any) -> Node:
-        """A nesting as an attribute of the module that uses it."""
+        """Store a tree structure as an attribute of the module that uses it; return the node that reads it."""
         name = f"_spec_{call.specs}"
         call.specs += 1
         setattr(call.module, name, spec)
@@ -351,5 +351,5 @@ def _same(a: Graph, b: Graph) -> bool:
 
 
 def unflatten(module: ExportedProgram, flat_args_adapter: FlatArgsAdapter | None = None) -> UnflattenedModule:
-    """The program with the original's tree of modules, parameters under their old paths."""
+    """Return the program with the original's tree of modules, parameters under their old paths."""
     return UnflattenedModule(module, flat_args_adapter)

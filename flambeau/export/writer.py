@@ -1,4 +1,4 @@
-"""An exported program as JSON."""
+"""Writing of exported programs as JSON."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ class Writer:
         raise NotImplementedError(f"a file of an exported program cannot hold a {type(value).__name__}")
 
     def _branch(self, node: Node) -> dict[str, Any]:
-        """The graph that an attribute of the program's module holds."""
+        """Return the graph in an attribute of the program's module in the form of the file."""
         inner = Writer(self.ep)
         owner = node.graph.owning_module
         assert owner is not None

@@ -1,4 +1,4 @@
-"""Reductions and normalisations that leave out the elements a mask does not choose.
+"""Reductions and normalisations of the elements that a mask selects.
 
 >>> import flambeau
 >>> x, mask = flambeau.tensor([1.0, 2.0, 3.0]), flambeau.tensor([True, False, True])

@@ -1,4 +1,4 @@
-"""Softmax, cumulative sums and other functions of whole rows, over the chosen elements; what stands elsewhere has no meaning."""
+"""Softmax, cumulative sums and similar functions over the selected elements; values elsewhere are undefined."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ def _prepared(name: str, input: Any, mask: Any, dtype: Any, idle: float) -> Tens
 
 
 def softmax(input: Any, dim: int, *, dtype: Any = None, mask: Any = None) -> Tensor:
-    """exp(x) / sum(exp(x)) over one dimension; 0 where not chosen."""
+    """Return exp(x) / sum(exp(x)) over one dimension; 0 where not selected."""
     return _prepared("softmax", input, mask, dtype, -math.inf).softmax(dim)
 
 
 def log_softmax(input: Any, dim: int, *, dtype: Any = None, mask: Any = None) -> Tensor:
-    """The logarithm of `softmax`."""
+    """Return the logarithm of `softmax`."""
     return _prepared("log_softmax", input, mask, dtype, -math.inf).log_softmax(dim)
 
 
 def softmin(input: Any, dim: int, *, dtype: Any = None, mask: Any = None) -> Tensor:
-    """`softmax` of the negated input."""
+    """Return `softmax` of the negated input."""
     return (-_prepared("softmin", input, mask, dtype, math.inf)).softmax(dim)
 
 
 def cumsum(input: Any, dim: int, *, dtype: Any = None, mask: Any = None) -> Tensor:
-    """Sums of the chosen elements so far."""
+    """Return cumulative sums of the selected elements."""
     values = _prepared("cumsum", input, mask, dtype, 0)
     return values.cumsum(dim, dtype=values.dtype)
 
@@ -43,12 +43,12 @@ def cumprod(input: Any, dim: int, *, dtype: Any = None, mask: Any = None) -> Ten
 
 
 def normalize(input: Any, ord: float, dim: int, *, eps: float = 1e-12, dtype: Any = None, mask: Any = None) -> Tensor:
-    """The input over its norm (at least eps) along one dimension."""
+    """Return the input divided by its norm (at least eps) along one dimension."""
     length = norm(input, ord, dim, keepdim=True, dtype=dtype, mask=mask)
     return _prepared("normalize", input, mask, dtype, 0) / length.clamp_min(eps)
 
 
 def logaddexp(input: Any, other: Any, *, dtype: Any = None, input_mask: Any = None, other_mask: Any = None) -> Tensor:
-    """log(exp(input) + exp(other)), each with a mask of its own."""
+    """Return log(exp(input) + exp(other)), each with its own mask."""
     first = _prepared("logaddexp", input, input_mask, dtype, -math.inf)
     return first.logaddexp(_prepared("logaddexp", other, other_mask, dtype, -math.inf))

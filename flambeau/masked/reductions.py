@@ -1,4 +1,4 @@
-"""Reductions over the chosen elements. Where nothing is chosen the result is that of no elements: 0 for a sum, NaN for a mean."""
+"""Reductions over the selected elements. If none is selected the result is that of no elements: 0 for a sum, NaN for a mean."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def _sum_dtype(input: Tensor, dtype: Any) -> Any:
 
 
 def sum(input: Any, dim: Any = None, *, keepdim: bool | None = False, dtype: Any = None, mask: Any = None) -> Tensor:
-    """The sum of the chosen elements over `dim`."""
+    """Return the sum of the selected elements over `dim`."""
     kind = _sum_dtype(input, dtype) if isinstance(input, Tensor) else dtype
     values, mask = _prepared("sum", input, mask, kind)
     return filled(values, mask, 0).sum(as_dims(dim, values.dim()), keepdim=bool(keepdim))
 
 
 def prod(input: Any, dim: Any = None, *, keepdim: bool | None = False, dtype: Any = None, mask: Any = None) -> Tensor:
-    """The product of the chosen elements over `dim`."""
+    """Return the product of the selected elements over `dim`."""
     kind = _sum_dtype(input, dtype) if isinstance(input, Tensor) else dtype
     values, mask = _prepared("prod", input, mask, kind)
     result = filled(values, mask, 1)
@@ -41,13 +41,13 @@ def prod(input: Any, dim: Any = None, *, keepdim: bool | None = False, dtype: An
 
 
 def amax(input: Any, dim: Any = None, *, keepdim: bool | None = False, dtype: Any = None, mask: Any = None) -> Tensor:
-    """The largest of the chosen elements over `dim`."""
+    """Return the largest of the selected elements over `dim`."""
     values, mask = _prepared("amax", input, mask, dtype)
     return filled(values, mask, lowest(values.dtype)).amax(as_dims(dim, values.dim()), keepdim=bool(keepdim))
 
 
 def amin(input: Any, dim: Any = None, *, keepdim: bool | None = False, dtype: Any = None, mask: Any = None) -> Tensor:
-    """The smallest of the chosen elements over `dim`."""
+    """Return the smallest of the selected elements over `dim`."""
     values, mask = _prepared("amin", input, mask, dtype)
     return filled(values, mask, highest(values.dtype)).amin(as_dims(dim, values.dim()), keepdim=bool(keepdim))
 
@@ -55,7 +55,7 @@ def amin(input: Any, dim: Any = None, *, keepdim: bool | None = False, dtype: An
 def argmax(
     input: Any, dim: int | None = None, *, keepdim: bool | None = False, dtype: Any = None, mask: Any = None
 ) -> Tensor:
-    """The index of the largest of the chosen elements; in the input's dtype, as PyTorch has it."""
+    """Return the index of the largest of the selected elements; in the input's dtype, as in PyTorch."""
     values, mask = _prepared("argmax", input, mask, dtype)
     return filled(values, mask, lowest(values.dtype)).argmax(dim, keepdim=bool(keepdim)).to(values.dtype)
 
@@ -63,7 +63,7 @@ def argmax(
 def argmin(
     input: Any, dim: int | None = None, *, keepdim: bool | None = False, dtype: Any = None, mask: Any = None
 ) -> Tensor:
-    """The index of the smallest of the chosen elements; in the input's dtype, as PyTorch has it."""
+    """Return the index of the smallest of the selected elements; in the input's dtype, as in PyTorch."""
     values, mask = _prepared("argmin", input, mask, dtype)
     return filled(values, mask, highest(values.dtype)).argmin(dim, keepdim=bool(keepdim)).to(values.dtype)
 
@@ -74,7 +74,7 @@ def _count(values: Tensor, mask: Tensor | None, dims: tuple[int, ...], keepdim: 
 
 
 def mean(input: Any, dim: Any = None, *, keepdim: bool | None = False, dtype: Any = None, mask: Any = None) -> Tensor:
-    """The mean of the chosen elements over `dim`."""
+    """Return the mean of the selected elements over `dim`."""
     values, mask = _prepared("mean", input, mask, dtype)
     if not (values.is_floating_point() or values.is_complex()):
         if mask is None:
@@ -91,7 +91,7 @@ def mean(input: Any, dim: Any = None, *, keepdim: bool | None = False, dtype: An
 
 
 def median(input: Any, dim: int = -1, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Tensor:
-    """The lower median of the chosen elements over one dimension; NaN where nothing is chosen."""
+    """Return the lower median of the selected elements over one dimension; NaN if none is selected."""
     values, mask = _prepared("median", input, mask, dtype)
     if not values.is_floating_point():
         if mask is not None and not bool(mask.all()):
@@ -101,7 +101,7 @@ def median(input: Any, dim: int = -1, *, keepdim: bool = False, dtype: Any = Non
 
 
 def logsumexp(input: Any, dim: Any = None, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Tensor:
-    """log(sum(exp)) of the chosen elements over `dim`."""
+    """Return log(sum(exp)) of the selected elements over `dim`."""
     values, mask = _prepared("logsumexp", input, mask, dtype)
     floating = values if values.dtype.is_floating_point or values.is_complex() else values.float()
     result = filled(floating, mask, -math.inf).logsumexp(as_dims(dim, values.dim()), keepdim=keepdim)
@@ -117,7 +117,7 @@ def norm(
     dtype: Any = None,
     mask: Any = None,
 ) -> Tensor:
-    """The vector norm of the chosen elements over `dim`."""
+    """Return the vector norm of the selected elements over `dim`."""
     values, mask = _prepared("norm", input, mask, dtype)
     order = 2.0 if ord is None else float(ord)
     idle = math.inf if order == -math.inf else 0
@@ -134,7 +134,7 @@ def var(
     dtype: Any = None,
     mask: Any = None,
 ) -> Tensor:
-    """The variance of the chosen elements over `dim`, divided by their number less the correction (1 unless told)."""
+    """Return the variance of the selected elements over `dim`, divided by their number less the correction (1 by default)."""
     if unbiased is not None and correction is not None:
         raise AssertionError("Only one of unbiased and correction may be given")
     lost = int(unbiased in (None, True)) if correction is None else correction + 0  # True counts as 1
@@ -150,5 +150,5 @@ def var(
 
 
 def std(input: Any, dim: Any = None, unbiased: bool | None = None, **options: Any) -> Tensor:
-    """The standard deviation of the chosen elements over `dim`: the root of `var`, which says what the options are."""
+    """Return the standard deviation of the selected elements over `dim`: the root of `var`, with the same options."""
     return var(input, dim, unbiased, **options).sqrt()

@@ -1,4 +1,4 @@
-"""Operands of masked operators: elements that the mask leaves out are replaced by a number that does not count."""
+"""Operands of masked operators: elements that the mask leaves out are replaced by a neutral number."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..core.tensor import Tensor
 
 
 def chosen(name: str, input: Any, mask: Any) -> Tensor | None:
-    """The mask in the input's shape, or None where everything counts."""
+    """Return the mask in the input's shape, or None if all elements count."""
     if not isinstance(input, Tensor):
         raise TypeError(f"{name}(): argument 'input' must be Tensor, not {type(input).__name__}")
     if mask is None:
@@ -32,7 +32,7 @@ def chosen(name: str, input: Any, mask: Any) -> Tensor | None:
 
 
 def filled(input: Tensor, mask: Tensor | None, value: float) -> Tensor:
-    """The input with `value` where the mask does not choose."""
+    """Return the input with `value` where the mask is False."""
     return input if mask is None else input.where(mask, input.new_full((), value))
 
 

@@ -1,4 +1,4 @@
-"""Running a function in several processes, and collecting their errors."""
+"""Execution of a function in several processes, and collection of their errors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ProcessException(Exception):
 
 
 class ProcessRaisedException(ProcessException):
-    """The function raised; the message has the traceback of that process."""
+    """Raised when the function raised; the message has the traceback of that process."""
 
     def __init__(self, msg: str, error_index: int, error_pid: int | None):
         super().__init__(msg, error_index, error_pid)
@@ -43,7 +43,7 @@ class ProcessRaisedException(ProcessException):
 
 
 class ProcessExitedException(ProcessException):
-    """The process ended by a signal or with an exit code other than 0."""
+    """Raised when a process ended by a signal or with an exit code other than 0."""
 
     def __init__(
         self, msg: str, error_index: int, error_pid: int | None, exit_code: int, signal_name: str | None = None
@@ -80,9 +80,9 @@ class ProcessContext:
         return [int(process.pid) for process in self.processes]
 
     def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
-        """Wait until one or more processes end: True if none is left, False if some are.
+        """Wait until one or more processes end; return True if none is left, False if some are.
 
-        If one failed, the others are told to terminate (after `grace_period` seconds, killed), and its failure is raised."""
+        If one failed, the others are terminated (killed after `grace_period` seconds), and its failure is raised."""
         if not self.sentinels:
             return True
         for sentinel in multiprocessing.connection.wait(list(self.sentinels), timeout):
@@ -142,7 +142,7 @@ def start_processes(
     *,
     numa_options: None = None,
 ) -> ProcessContext | None:
-    """`fn(rank, *args)` in `nprocs` processes; waits for them, unless `join` is false: then a ProcessContext is returned."""
+    """Run `fn(rank, *args)` in `nprocs` processes; wait for them or, if `join` is false, return a ProcessContext."""
     if numa_options is not None:
         raise NotImplementedError("start_processes(): numa_options is not supported; bind the processes in `fn`")
     context: Any = multiprocessing.get_context(start_method)
@@ -177,7 +177,7 @@ def spawn(
     daemon: bool = False,
     start_method: str = "spawn",
 ) -> ProcessContext | None:
-    """`fn(rank, *args)` in `nprocs` new processes.
+    """Run `fn(rank, *args)` in `nprocs` new processes.
 
     >>> flambeau.multiprocessing.spawn(train, args=(model,), nprocs=4)
     """

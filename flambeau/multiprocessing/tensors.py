@@ -26,18 +26,18 @@ _strategy = ["file_descriptor"]
 
 
 def get_all_sharing_strategies() -> set[str]:
-    """PyTorch's names for the ways to share memory."""
+    """Return PyTorch's names for the strategies of sharing memory."""
     return {"file_descriptor", "file_system"}
 
 
 def get_sharing_strategy() -> str:
-    """Return the current way to share memory."""
+    """Return the current strategy of sharing memory."""
     return _strategy[0]
 
 
 def set_sharing_strategy(new_strategy: str) -> None:
-    """Remembers one of the names PyTorch has. Both mean the same here: descriptors are closed once mapped by a data loader,
-    so the reason for choosing 'file_system' (running out of them) does not arise."""
+    """Store one of PyTorch's names. Both mean the same here: descriptors are closed once mapped by a data loader, so the reason for
+    choosing 'file_system' (running out of them) does not arise."""
     if new_strategy not in get_all_sharing_strategies():
         raise AssertionError(f"invalid sharing strategy {new_strategy!r}: expected 'file_descriptor' or 'file_system'")
     _strategy[0] = new_strategy
@@ -47,7 +47,7 @@ def set_sharing_strategy(new_strategy: str) -> None:
 
 
 class _Courier(threading.local):
-    """Functions that carry storages while this thread writes or reads a message with its own way to carry memory."""
+    """Functions that transfer storages while this thread writes or reads a message with custom memory transfer."""
 
     send: Callable[[UntypedStorage], tuple | None] | None = None  # what to call with which arguments at the other end
     receive: Callable[..., UntypedStorage] | None = None
@@ -57,7 +57,7 @@ _courier = _Courier()
 
 
 def _shared_block(storage: UntypedStorage) -> SharedBlock:
-    """Shared memory with the storage's bytes: its own if it has a descriptor, else a copy."""
+    """Return shared memory with the storage's bytes: its own if it has a descriptor, else a copy."""
     owner = storage.owner
     if isinstance(owner, SharedBlock) and owner.fd >= 0:
         return owner
@@ -112,7 +112,7 @@ def _reduce_tensor(tensor: Tensor) -> tuple:
 
 
 def _dense_strides(tensor: Tensor) -> tuple[int, ...]:
-    """Strides without gaps, in the tensor's own order of dimensions."""
+    """Return strides without gaps, in the tensor's own order of dimensions."""
     order = sorted(range(len(tensor.shape)), key=lambda d: tensor._strides[d])
     strides, step = [1] * len(order), 1
     for d in order:
@@ -122,7 +122,7 @@ def _dense_strides(tensor: Tensor) -> tuple[int, ...]:
 
 
 def init_reductions() -> None:
-    """Teach multiprocessing's pickler about tensors."""
+    """Register tensors with multiprocessing's pickler."""
     ForkingPickler.register(UntypedStorage, _reduce_storage)
     ForkingPickler.register(Tensor, _reduce_tensor)
 
@@ -131,8 +131,8 @@ def init_reductions() -> None:
 
 
 def pack(message: Any, send: Callable[[UntypedStorage], tuple[Any, ...] | None]) -> Any:
-    """The pickled message. `send(storage)` sees to its memory and says what the receiver is to be told; None: the bytes
-    are to travel in the message."""
+    """Return the pickled message. `send(storage)` transfers its memory and returns what to tell the receiver; None: the bytes are put into
+    the message."""
     _courier.send = send
     try:
         return ForkingPickler.dumps(message)

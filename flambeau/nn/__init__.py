@@ -1,4 +1,4 @@
-"""Networks: modules, layers, losses and their functional forms.
+"""Neural networks: modules, layers, losses and their functional forms.
 
 >>> from flambeau import nn
 >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
@@ -23,7 +23,7 @@ __all__ += modules.__all__
 
 
 def factory_kwargs(kwargs: dict[str, Any] | None) -> dict[str, Any]:
-    """The device, dtype and memory_format among a layer's arguments, given directly or under "factory_kwargs"."""
+    """Return the device, dtype and memory_format among a layer's arguments, given directly or under "factory_kwargs"."""
     if kwargs is None:
         return {}
     names = {"device", "dtype", "memory_format"}

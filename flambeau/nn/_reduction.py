@@ -10,7 +10,7 @@ _NUMBERS = {"none": 0, "mean": 1, "sum": 2}
 
 
 def get_enum(reduction: str) -> int:
-    """The number of a reduction: none 0, mean 1, sum 2."""
+    """Return the number of a reduction: none 0, mean 1, sum 2."""
     if reduction == "elementwise_mean":
         warnings.warn("reduction='elementwise_mean' is deprecated. Please use reduction='mean' instead.", stacklevel=2)
         reduction = "mean"

@@ -9,7 +9,7 @@ _functions = ops.namespace("nn.functional")
 
 
 def _name(functions: dict[str, Any], elsewhere: dict[str, Any]) -> None:
-    """Functions that only this module has are known as its own, so that models that keep one can be pickled."""
+    """Set `__module__` of functions that only this module has, so that models that hold one can be pickled."""
     for name, function in functions.items():
         if elsewhere.get(function.__name__) is function:
             continue
@@ -23,7 +23,7 @@ globals().update(_functions)
 
 
 def __getattr__(name: str) -> Any:
-    """Programs also find the questions about overriding arguments here, as PyTorch's own functions do."""
+    """Return the functions of `overrides` (`has_torch_function` and so on), which PyTorch's module offers too."""
     if name in ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"):
         return getattr(naming.above("overrides"), name)
     if name in ("ScalingType", "SwizzleType", "scaled_grouped_mm", "scaled_mm"):

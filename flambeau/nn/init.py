@@ -37,7 +37,7 @@ _LINEAR = (
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """The factor by which weights in front of a nonlinearity are widened so that the variance of signals is kept."""
+    """Return the factor for weights before a nonlinearity that preserves the variance of signals."""
     if nonlinearity in _LINEAR:
         return 1
     if nonlinearity == "tanh":
@@ -90,13 +90,13 @@ def trunc_normal_(
 
 
 def _normal_below(bound: float, mean: float, std: float) -> float:
-    """The probability of a normal number below `bound`."""
+    """Return the probability of a normal number below `bound`."""
     return (1.0 + math.erf((bound - mean) / std / math.sqrt(2.0))) / 2.0
 
 
 def _redraw_outside(tensor: Any, mean: float, std: float, a: float, b: float, generator: Any) -> Tensor:
-    """Draw all numbers anew until each has once been inside; good where most are. The bounds are rounded like the
-    numbers, or a number rounded onto a bound would never be inside."""
+    """Redraw all numbers until each has once been inside; fast if most are. The bounds are rounded like the numbers, or a number rounded
+    onto a bound would never be inside."""
     low, high = (tensor.new_tensor(bound, device="cpu").item() for bound in (a, b))
     tensor.normal_(mean, std, generator=generator)
     outside = (tensor < low) | (tensor > high)
@@ -141,7 +141,7 @@ def zeros_(tensor: Tensor) -> Tensor:
 # -- identities -------------------------------------------------------------------------------------------------------
 @no_grad()
 def eye_(tensor: Tensor) -> Tensor:
-    """Ones on the diagonal of a matrix, zeros elsewhere."""
+    """Fill a matrix with ones on the diagonal, zeros elsewhere."""
     if tensor.ndim != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
     tensor.zero_()
@@ -151,7 +151,7 @@ def eye_(tensor: Tensor) -> Tensor:
 
 @no_grad()
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
-    """A convolution weight that passes as many channels as possible through unchanged."""
+    """Fill a convolution weight so that it passes as many channels as possible unchanged."""
     if tensor.ndim not in (3, 4, 5):
         raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
     if tensor.size(0) % groups != 0:
@@ -188,18 +188,18 @@ def _xavier_std(tensor: Tensor, gain: float) -> float:
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Glorot and Bengio's initialisation: variance 2 / (fan_in + fan_out)."""
+    """Fill a tensor by Glorot and Bengio's initialisation: uniform numbers of variance 2 / (fan_in + fan_out)."""
     bound = math.sqrt(3.0) * _xavier_std(tensor, gain)
     return uniform_(tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Glorot and Bengio's initialisation with normal numbers."""
+    """Fill a tensor by Glorot and Bengio's initialisation, with normal numbers."""
     return normal_(tensor, 0.0, _xavier_std(tensor, gain), generator)
 
 
 def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float | None:
-    """None for a tensor without elements, which has no fan."""
+    """Return the standard deviation of He's initialisation; None for a tensor without elements, which has no fan."""
     if 0 in tensor.shape:
         warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=3)
         return None
@@ -211,7 +211,7 @@ def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> floa
 def kaiming_uniform_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
 ) -> Tensor:
-    """He's initialisation: variance gain^2 / fan, with the gain of the nonlinearity that follows."""
+    """Fill a tensor by He's initialisation: variance gain^2 / fan, with the gain of the nonlinearity that follows."""
     std = _kaiming_std(tensor, a, mode, nonlinearity)
     if std is None:
         return tensor
@@ -230,7 +230,7 @@ def kaiming_normal_(
 # -- matrices with structure ------------------------------------------------------------------------------------------
 @no_grad()
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
-    """A (semi-)orthogonal matrix; dimensions after the first count as one."""
+    """Fill a tensor with a (semi-)orthogonal matrix; dimensions after the first count as one."""
     if tensor.ndim < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
     if tensor.numel() == 0:
@@ -246,7 +246,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
 
 @no_grad()
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
-    """Normal numbers; in every column the given fraction of the rows is set to zero."""
+    """Fill a matrix with normal numbers; in every column the given fraction of the rows is zero."""
     if tensor.ndim != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
     rows, columns = tensor.shape

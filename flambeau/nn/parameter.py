@@ -1,4 +1,4 @@
-"""Parameters and buffers: tensors that modules notice."""
+"""Parameters and buffers: tensors that modules register."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..ops.creation.filled import empty
 
 
 class _ParameterMeta(type(Tensor)):  # type: ignore[misc]
-    """isinstance(t, Parameter) also holds for tensor subclasses marked with `_is_param`."""
+    """Metaclass by which isinstance(t, Parameter) also holds for tensor subclasses marked with `_is_param`."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         if type.__instancecheck__(cls, instance):
@@ -60,7 +60,7 @@ def _rebuild_parameter(data: Tensor, requires_grad: bool, state: dict) -> Parame
 
 
 class _BufferMeta(type(Tensor)):  # type: ignore[misc]
-    """isinstance(t, Buffer) holds for tensors marked with `_is_buffer`: buffers are plain tensors."""
+    """Metaclass by which isinstance(t, Buffer) holds for tensors marked with `_is_buffer`: buffers are plain tensors."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         if type.__instancecheck__(cls, instance):
@@ -83,7 +83,7 @@ class Buffer(Tensor, metaclass=_BufferMeta):
 
 
 def is_lazy(param: Any) -> bool:
-    """Return whether the parameter waits for its shape."""
+    """Return whether the parameter has no shape yet."""
     return isinstance(param, UninitializedTensorMixin)
 
 
@@ -91,7 +91,7 @@ _SHAPE_SLOT = Tensor.__dict__["shape"]
 
 
 class UninitializedTensorMixin:
-    """The base of parameters and buffers of lazy modules before the first forward: dtype and device, but no shape."""
+    """Base of parameters and buffers of lazy modules before the first forward: dtype and device, but no shape."""
 
     cls_to_become: type
 

@@ -1,4 +1,4 @@
-"""Scales of 8-bit floating-point matrices, as products take them. Scales of blocks, and products of groups, are not in Flambeau."""
+"""Scales of 8-bit floating-point matrices in products. Scales of blocks, and grouped products, are not supported."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SwizzleType(Enum):
 
 
 def scaled_grouped_mm(*args: Any, **kwargs: Any) -> NoReturn:
-    """Would multiply groups of matrices that have scales."""
+    """Raise NotImplementedError: grouped products of scaled matrices are not supported."""
     raise NotImplementedError("scaled_grouped_mm: products of groups of matrices with scales are not in Flambeau")
 
 

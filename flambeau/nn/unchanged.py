@@ -1,4 +1,4 @@
-"""Context managers for tools that run a model to look at it: on exit the model and the random generators are restored."""
+"""Context managers for tools that run a model to inspect it: on exit the model and the random generators are restored."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def in_mode(model: Any, training: bool | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _own_buffers(model: Any) -> Iterator[None]:
-    """Context manager: give a model copies of its buffers, and its own ones back on exit, never written to."""
+    """Context manager: replace a model's buffers by copies, and restore the untouched originals on exit."""
     kept = [
         (module, name, buffer)
         for module in (model.modules() if isinstance(model, Module) else ())
@@ -62,8 +62,8 @@ def unchanged(model: Any, training: bool | None = None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def contents_kept(tensors: Iterable[Tensor]) -> Iterator[None]:
-    """Context manager: restore the values of the tensors and the random generators on exit. Unlike
-    `unchanged`, for recorders that know tensors by their identity."""
+    """Context manager: restore the values of the tensors and the random generators on exit. Unlike `unchanged` it keeps the tensor objects,
+    for recorders that identify tensors by them."""
     kept = [(tensor, tensor._version, tensor.detach().clone()) for tensor in tensors if not is_lazy(tensor)]
     with fork_rng():
         try:

@@ -1,4 +1,4 @@
-"""Adafactor: second moments of matrices kept as a row and a column."""
+"""Adafactor: second moments of matrices stored as a row and a column."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Adafactor(Optimizer):
 
     @no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Change the parameters once. `closure` computes the loss and its gradients again, and returns the loss."""
+        """Update the parameters once. `closure` computes the loss and its gradients again, and returns the loss."""
         loss = evaluated(closure)
         for group in self.param_groups:
             for p in group["params"]:
@@ -103,7 +103,7 @@ def _root_mean_square(x: Tensor) -> float:
 
 
 def _variance(state: dict[str, Any], grad: Tensor, weight: float, eps: float) -> Tensor:
-    """The running mean of the squared gradient; of a matrix, the outer product of its rows' and columns' means."""
+    """Return the running mean of the squared gradient; for a matrix, the outer product of its rows' and columns' means."""
     squared = grad * grad
     if grad.dim() <= 1:
         return state["variance"].lerp_(squared, weight).clone()

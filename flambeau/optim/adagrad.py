@@ -23,7 +23,7 @@ def adagrad(param, grad, sum, step, *, lr, lr_decay, eps, weight_decay, maximize
 
 
 class Adagrad(ElementwiseOptimizer):
-    """Large steps for rare features, small ones for frequent features."""
+    """Adaptive gradient descent: large steps for rare features, small ones for frequent features."""
 
     _first_options = "lr lr_decay eps"
     update = adagrad
@@ -72,7 +72,7 @@ class Adagrad(ElementwiseOptimizer):
         state["step"] += 1
 
     def share_memory(self) -> None:
-        """Move the sums to memory that other processes see."""
+        """Move the sums to memory shared with other processes."""
         for group in self.param_groups:
             for p in group["params"]:
                 self.state[p]["sum"].share_memory_()

@@ -1,7 +1,7 @@
-"""Python code made for one update formula: the arithmetic on its scalars, and the loop over the parameters.
+"""Python code generated for one update formula: the arithmetic on its scalars, and the loop over the parameters.
 
-Most of what a step over small tensors costs is this loop, so it is written out for the tensors that belong to a parameter
-instead of looping over them. All names in the generated code are those of our own formulas.
+Most of the cost of a step over small tensors is this loop, so it is written out for the tensors that belong to a parameter instead of
+looping over them. All names in the generated code are those of our own formulas.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PYTHON = {
 
 
 class Compiled(Protocol):
-    """The facts about an update that the loop needs (see `variant.Variant`)."""
+    """Properties of an update that the loop needs (see `variant.Variant`)."""
 
     name: str
     states: tuple[str, ...]  # tensors of the parameter's shape
@@ -41,7 +41,7 @@ class Compiled(Protocol):
 
 
 def scalar_function(results: list[Expr], inputs: dict[int, str], parameters: list[str]) -> Callable[..., tuple]:
-    """A Python function that evaluates expressions on numbers; `inputs` names their symbols."""
+    """Return a Python function that evaluates expressions on numbers; `inputs` names their symbols."""
     lines: list[str] = []
     text = dict(inputs)
     for x in walk(tuple(results)):
@@ -60,11 +60,11 @@ def scalar_function(results: list[Expr], inputs: dict[int, str], parameters: lis
 
 
 def loop_over_parameters(update: Compiled, options: list[str], hoisted: int) -> Callable[..., None]:
-    """run(params, states, begin, slow, *options): updates every parameter that has a gradient.
+    """Return run(params, states, begin, slow, *options), which updates every parameter that has a gradient.
 
-    `options` names the numbers among the options, and `hoisted` counts the numbers that the kernel is given.
-    `begin(state, param, grad)` fills the state of a new parameter and says whether it has updated it, too; `slow(param)`
-    updates one that the kernel cannot."""
+    `options` names the numbers among the options, and `hoisted` counts the numbers that the kernel takes.
+    `begin(state, param, grad)` fills the state of a new parameter and returns whether it has updated it, too; `slow(param)` updates one
+    that the kernel cannot."""
     given = [f"option_{n}" for n in options]
     kernel_numbers = "".join(f"k{i}, " for i in range(hoisted))
     new_scalars = "".join(f"n{i}, " for i in range(len(update.scalars)))
@@ -90,12 +90,12 @@ def loop_over_parameters(update: Compiled, options: list[str], hoisted: int) -> 
 
 
 def _define(text: str, space: dict[str, Any]) -> None:
-    """Run a definition. Its code says that it belongs to this file: what watches programs knows it as the library's."""
+    """Execute a definition, with a file name inside this package, so that tools that watch programs treat it as the library's code."""
     exec(compile(text, f"{__file__}<update>", "exec"), space)
 
 
 def _find_tensors(update: Compiled) -> list[str]:
-    """t0 is the parameter, t1 its gradient, t2... its state; the plan says how to update tensors laid out like these."""
+    """Return code that finds the tensors of a parameter (t0, its gradient t1, its state t2...) and the plan for their layouts."""
     tensors = [f"t{i}" for i in range(2 + len(update.states))]
     kept = (*update.scalars, *update.states)
     elsewhere = " or ".join(f"{t}.device is not cpu" for t in tensors[2:])
@@ -116,7 +116,7 @@ def _find_tensors(update: Compiled) -> list[str]:
 
 
 def _find_scalars(update: Compiled, evaluate: str) -> list[str]:
-    """Numbers in the state: parameters mostly have the same, so their arithmetic is done again only if they differ."""
+    """Return code that reads the numbers in the state; parameters mostly share them, so they are recomputed only if they differ."""
     lines = []
     every = range(len(update.scalars))
     for i in every:
@@ -155,7 +155,7 @@ _cells: dict[int, ctypes.c_float] = {}  # float32 numbers by address: looking th
 
 
 class _SlowCell:
-    """A number in a tensor that is not plain float32 memory."""
+    """A number in a tensor that is not plain float32 memory on the CPU."""
 
     def __init__(self, tensor: Tensor):
         self.tensor = tensor

@@ -1,4 +1,4 @@
-"""Optimizers whose update treats all elements alike: a formula and a description of its state."""
+"""Optimizers whose update treats all elements alike, given by a formula and a description of its state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ P = ParamSpec("P")
 
 
 def nonzero(value: Any) -> Any:
-    """None instead of 0: a formula leaves out what an option of 0 would switch off."""
+    """Return None instead of 0: a formula omits terms whose option is None."""
     return value if value != 0 else None
 
 
@@ -52,7 +52,7 @@ class ElementwiseOptimizer(Optimizer):
     sparse_name: ClassVar[str] = ""  # in the refusal of sparse gradients, if not the class's own name
 
     def _constructed(self) -> None:
-        """Is called at the end of the constructor: `fused` excludes other ways to run a step."""
+        """Hook at the end of the constructor: check that `fused` is not combined with other implementations."""
         if self.defaults.get("fused"):
             if self.defaults["differentiable"]:
                 raise RuntimeError("`fused` does not support `differentiable`")
@@ -61,31 +61,31 @@ class ElementwiseOptimizer(Optimizer):
             self._step_supports_amp_scaling = True
 
     def _options(self, group: dict[str, Any]) -> dict[str, Any]:
-        """Keyword arguments of the formula."""
+        """Return the keyword arguments of the formula."""
         return {name: _READ[name](group) if name in _READ else group[name] for name in self.update.options}
 
     def _state_names(self, group: dict[str, Any]) -> tuple[str, ...]:
-        """State that starts as zeros, as far as the group's options call for it."""
+        """Return the names of state that starts as zeros, according to the group's options."""
         return self.zero_states
 
     def _begin(self, group: dict[str, Any], state: dict[str, Any], p: Tensor, grad: Tensor) -> bool:
-        """Fill the state of a parameter that is updated for the first time. True if that update is done, too."""
+        """Fill the state of a parameter that is updated for the first time; return whether that update is done, too."""
         # At once: after an interrupt, a state that has some of its entries would be taken for a complete one.
         state.update(self._new_state(group, p, grad))
         return False
 
     def _new_state(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> dict[str, Any]:
-        """State of a parameter that was never updated."""
+        """Return the state of a parameter that was never updated."""
         return {"step": self._scalar(0.0, group, p), **{name: zeros_like(p) for name in self._state_names(group)}}
 
     def _scalar(self, value: Any, group: dict[str, Any], p: Tensor) -> Tensor:
-        """Return a number of the optimizer's state."""
+        """Return a number of the optimizer's state as a tensor."""
         where = p.device if group.get("capturable") or group.get("fused") else "cpu"
         return full((), value, dtype=scalar_dtype(group.get("fused")), device=where)
 
     @without_grad
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Change the parameters once. `closure` computes the loss and its gradients again, and returns the loss."""
+        """Update the parameters once. `closure` computes the loss and its gradients again, and returns the loss."""
         loss = evaluated(closure)
         if self._gradients_are_finite():
             for group in self.param_groups:
@@ -112,7 +112,7 @@ class ElementwiseOptimizer(Optimizer):
         )
 
     def _gradients_are_finite(self) -> bool:
-        """A gradient scaler may leave it to the step to unscale gradients, and to do nothing if one overflowed."""
+        """Unscale the gradients if a gradient scaler left that to the step; return False if one overflowed."""
         found_inf, scale = getattr(self, "found_inf", None), getattr(self, "grad_scale", None)
         grads = [p.grad for group in self.param_groups for p in group["params"] if p.grad is not None]
         by_host = found_inf is not None and (found_inf.device is cpu or any(g.is_sparse for g in grads))
@@ -139,7 +139,7 @@ class ElementwiseOptimizer(Optimizer):
                     self._numbers_to_tensors(group, saved, p)
 
     def _numbers_to_tensors(self, group: dict[str, Any], saved: dict[str, Any], p: Tensor) -> None:
-        """Old checkpoints have plain numbers where tensors are now."""
+        """Convert plain numbers in the state of old checkpoints to tensors."""
         for name in self.update.scalars:
             if name in saved and not isinstance(saved[name], Tensor):
                 saved[name] = self._scalar(float(saved[name]), group, p)
@@ -178,7 +178,7 @@ _LATER = (
 def configured(
     own_checks: Callable[Concatenate[Any, ParamsT, P], None],
 ) -> Callable[Concatenate[Any, ParamsT, P], None]:
-    """Decorator of an optimizer's constructor, whose body has its own checks: run these after those that all optimizers share, and
+    """Decorator of an optimizer's constructor, whose body has its own checks: run these after the checks that all optimizers share, and
     make the arguments the defaults of the groups.
 
     >>> class Plain(ElementwiseOptimizer):

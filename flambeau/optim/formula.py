@@ -1,5 +1,5 @@
-"""The words of update formulas. They take formula symbols, tensors or plain numbers, so that a formula can be compiled,
-carried out with tensor operations, or evaluated on numbers."""
+"""Functions of update formulas. They take formula symbols, tensors or plain numbers, so that a formula can be compiled, run with tensor
+operations, or evaluated on numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..ops.pointwise.comparison import where as tensor_where
 
 
 def sqrt(x: Any) -> Any:
-    """The square root; nan for negative numbers."""
+    """Return the square root; nan for negative numbers."""
     if isinstance(x, Expr):
         return symbolic.sqrt(x)
     if isinstance(x, Tensor):
@@ -30,7 +30,7 @@ def sign(x: Any) -> Any:
 
 
 def where(condition: Any, a: Any, b: Any) -> Any:
-    """a where the condition holds, else b."""
+    """Return a where the condition holds, else b."""
     if any(isinstance(x, Expr) for x in (condition, a, b)):
         return symbolic.where(condition, a, b)
     if isinstance(condition, Tensor):
@@ -59,25 +59,25 @@ def minimum(a: Any, b: Any) -> Any:
 
 
 def lerp(start: Any, end: Any, weight: Any) -> Any:
-    """The point between start (weight 0) and end (weight 1)."""
+    """Return the point between start (weight 0) and end (weight 1)."""
     return start + (end - start) * weight
 
 
 def descending(param: Any, grad: Any, weight_decay: Any, maximize: bool) -> Any:
-    """The gradient of what becomes smaller: of the negative objective if that is to be maximized, weight decay included."""
+    """Return the gradient to descend along: negated if the objective is maximized, with weight decay added."""
     grad = -grad if maximize else grad
     return grad if weight_decay is None else grad + weight_decay * param
 
 
 def decayed(param: Any, grad: Any, lr: Any, weight_decay: Any, decoupled: bool, maximize: bool) -> tuple[Any, Any]:
-    """Parameter and gradient with weight decay: of the parameter itself, or as a part of the gradient."""
+    """Return parameter and gradient with weight decay, applied to the parameter (decoupled) or added to the gradient."""
     if not decoupled or weight_decay is None:
         return param, descending(param, grad, weight_decay, maximize)
     return param * (1 - lr * weight_decay), descending(param, grad, None, maximize)
 
 
 def detached(x: Any) -> Any:
-    """x, of which a differentiable step sees the value only."""
+    """Return x detached, so that a differentiable step sees its value only."""
     return x.detach() if isinstance(x, Tensor) else x
 
 

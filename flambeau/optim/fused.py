@@ -44,17 +44,17 @@ _NUMBER = object()  # stands for any number in the key of a variant
 
 
 def update(scalars: tuple[str, ...] = ()) -> Callable[[Callable], Update]:
-    """Declare an update formula."""
+    """Return a decorator that declares an update formula."""
     return lambda formula: Update(formula, scalars)
 
 
 class Owner(Protocol):
-    """The parts of an optimizer that its update needs."""
+    """Protocol of the parts of an optimizer that its update uses."""
 
     state: Any
 
     def _begin(self, group: dict[str, Any], state: dict[str, Any], p: Tensor, grad: Tensor) -> bool:
-        """Fill the state of a parameter that is updated for the first time. True if that update is done, too."""
+        """Fill the state of a parameter that is updated for the first time; return whether that update is done, too."""
         ...
 
     def _sparse_gradient(self, group: dict[str, Any], p: Tensor, options: dict[str, Any]) -> None:
@@ -75,7 +75,7 @@ class Parts:
 
 
 class Update(Formula):
-    """A formula and what has been compiled from it."""
+    """A formula and its compiled variants."""
 
     def __init__(self, formula: Callable, scalars: tuple[str, ...] = ()):
         super().__init__(formula, scalars)
@@ -117,7 +117,7 @@ class Update(Formula):
             run(*given)
 
     def run_spread(self, owner: Owner, group: dict[str, Any], params: list[Any], options: dict[str, Any]) -> None:
-        """Update parameters of which some are spread over ranks: elements know nothing of each other, so each rank updates its own."""
+        """Update parameters of which some are sharded over ranks: elements are independent, so each rank updates its own."""
         used = self.variant(options)
         kept = (*used.scalars, *used.states)
         plain, parts, states = [], [], {}
@@ -137,7 +137,7 @@ class Update(Formula):
         self.run(Parts(states, getattr(owner, "found_inf", None)), group, parts, options)
 
     def variant(self, options: dict[str, Any]) -> Variant:
-        """The compiled update for these flags."""
+        """Return the compiled update for these flags."""
         key = tuple(_NUMBER if is_number(v) else v for v in options.values())
         found = self.variants.get(key)
         if found is None:
@@ -156,7 +156,7 @@ class Update(Formula):
     def run_together(
         self, owner: Owner, group: dict[str, Any], params: Iterable[Tensor], options: dict[str, Any]
     ) -> None:
-        """The update as one operator over lists of tensors: what modes see, and what runs on other devices than the CPU."""
+        """Run the update as one operator over lists of tensors: the form that modes see, and that runs on devices other than the CPU."""
         used = self.variant(options)
         kept = (*used.scalars, *used.states)
         dense: list[Tensor] = []
@@ -179,7 +179,7 @@ class Update(Formula):
 
     @functools.cached_property
     def operator(self) -> PrivateCall:
-        """`operator(params, grads, *scalars, *states, **options)`: lists of tensors, changed in place."""
+        """The operator `operator(params, grads, *scalars, *states, **options)` of lists of tensors, which it changes in place."""
         op = Op(
             f"_fused_{self.name}",
             "primitive",
@@ -262,7 +262,7 @@ class Update(Formula):
 
 
 def _begin(owner: Owner, group: dict[str, Any], p: Tensor) -> bool:
-    """Fill the state of a parameter, which stays for as long as the optimizer does. Whether its first update is done, too."""
+    """Fill the state of a new parameter; return whether its first update is done, too."""
     grad: Any = p.grad
     with backend_of(p.device).lasting(p.device):
         return owner._begin(group, owner.state[p], p, grad)

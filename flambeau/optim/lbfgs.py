@@ -58,7 +58,7 @@ class LBFGS(Optimizer):
         return cat(parts, 0)
 
     def _move(self, size: Any, direction: Tensor) -> None:
-        """Parameters += size * direction."""
+        """Add size * direction to the parameters."""
         offset = 0
         for p in self._params:
             p = view_as_real(p) if p.is_complex() else p
@@ -69,7 +69,7 @@ class LBFGS(Optimizer):
     # -- a step -----------------------------------------------------------------------------------------------------
     @no_grad()
     def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override]
-        """Up to `max_iter` iterations. Returns the loss at the start."""
+        """Run up to `max_iter` iterations; return the loss at the start."""
         evaluate = enable_grad()(closure)
         group = self.param_groups[0]
         state = self.state[self._params[0]]
@@ -126,8 +126,8 @@ class LBFGS(Optimizer):
         budget: int,
         last: bool,
     ) -> tuple[float, Tensor, int]:
-        """Move along state["d"], by state["t"] or as far as a line search says. Returns loss and gradient there, and how
-        often the closure was called."""
+        """Move along state["d"], by state["t"] or by a line search. Returns loss and gradient there, and the number of calls of the
+        closure."""
         direction = state["d"]
         if group["line_search_fn"] is None:
             self._move(state["t"], direction)
@@ -158,7 +158,7 @@ def _as_number(x: Any) -> Any:
 
 
 def _direction(state: dict[str, Any], gradient: Tensor, history_size: int) -> Tensor:
-    """The quasi-Newton direction: minus the inverse curvature, as the history knows it, times the gradient."""
+    """Return the quasi-Newton direction: minus the inverse curvature, estimated from the history, times the gradient."""
     if state["n_iter"] == 1:
         state["old_dirs"], state["old_stps"], state["ro"], state["H_diag"] = [], [], [], 1
         return gradient.neg()

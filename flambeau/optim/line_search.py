@@ -119,7 +119,7 @@ class _Search:
 
 
 def minimum_of_cubic(a: _Point, b: _Point, bounds: tuple[Any, Any] | None = None) -> Any:
-    """The place where the cubic through two points with their slopes is smallest, kept within bounds."""
+    """Return the minimum of the cubic through two points with their slopes, clamped to bounds."""
     lowest, highest = bounds if bounds is not None else sorted((a.size, b.size))
     if a.size == b.size:
         return (lowest + highest) / 2.0

@@ -1,4 +1,4 @@
-"""Muon: momentum whose matrix is made orthogonal before it is applied."""
+"""Muon: momentum that is orthogonalised as a matrix before it is applied."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 
 
 class Muon(Optimizer):
-    """Optimizer for the matrices inside a network. Everything else (vectors, embeddings,
-    the last layer) is better off with AdamW."""
+    """Optimizer for the matrices inside a network. Other parameters (vectors, embeddings, the last layer) are better optimized by AdamW."""
 
     def __init__(
         self,
@@ -52,7 +51,7 @@ class Muon(Optimizer):
 
     @no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Change the parameters once. `closure` computes the loss and its gradients again, and returns the loss."""
+        """Update the parameters once. `closure` computes the loss and its gradients again, and returns the loss."""
         loss = evaluated(closure)
         for group in self.param_groups:
             for p in group["params"]:
@@ -86,7 +85,7 @@ def _ratio(rule: str | None, rows: int, columns: int) -> float:
 
 
 def orthogonalised(matrix: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float) -> Tensor:
-    """The nearest (semi-)orthogonal matrix, approximately: a Newton-Schulz iteration in bfloat16."""
+    """Return approximately the nearest (semi-)orthogonal matrix, by a Newton-Schulz iteration in bfloat16."""
     if steps >= 100:
         raise ValueError("Number of steps must be less than 100 for computational efficiency")
     if matrix.dim() != 2:

@@ -1,8 +1,8 @@
 """Updates whose step counts are on the device (`fused=True`, `capturable=True`): the host neither reads nor writes them.
 
-What an update computes once for a parameter (see `fused`) becomes a launch of its own over all parameters, which leaves the numbers
-beside each other in memory; the launch over the elements reads them there, and a last one stores the new step counts. So a step can be
-captured into a graph, and one whose gradients overflowed (`found_inf`) does nothing without the host knowing."""
+The scalars of an update (see `fused`) are computed by a separate launch over all parameters, which stores them next to each other; the
+launch over the elements reads them there, and a last one stores the new step counts. So a step can be captured into a graph, and one whose
+gradients overflowed (`found_inf`) does nothing without the host knowing."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from ..ops.reduce.of_lists import address
 
 
 class DeviceForm:
-    """The three launches of an update, for tensors and step counts of certain dtypes on one device. `replaced` exchanges nodes of
-    a formula; `symbols` are those of the step counts and then of the options that are numbers."""
+    """The three launches of an update, for tensors and step counts of certain dtypes on one device. `replaced` maps nodes of a formula to
+    others; `symbols` are those of the step counts and then of the numeric options."""
 
     def __init__(self, variant: Any, replaced: Callable, where: Any, dtypes: tuple, cells: tuple):
         compile_lists = backend_of(where).compile_lists

@@ -1,4 +1,4 @@
-"""The base of all optimizers: parameter groups, state, hooks, saving and loading."""
+"""Base of all optimizers: parameter groups, state, hooks, saving and loading."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def register_optimizer_step_post_hook(hook: Callable) -> RemovableHandle:
 
 
 def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
-    """`step` with the registered hooks around it."""
+    """Wrap `step` to call the registered hooks before and after it."""
 
     @with_attributes
     @functools.wraps(step)
@@ -138,7 +138,7 @@ class Optimizer:
             self.add_param_group(group)
 
     def _prepare(self) -> None:
-        """Hook tables, and hooks around this class's step."""
+        """Create the hook tables, and wrap this class's step in hooks."""
         for table in _HOOK_TABLES:
             self.__dict__.setdefault(table, OrderedDict())
         cls = type(self)
@@ -189,7 +189,7 @@ class Optimizer:
 
     # -- saving and loading -----------------------------------------------------------------------------------------
     def state_dict(self) -> StateDict:
-        """Options and state with numbers in place of parameters: {"state": ..., "param_groups": [...]}."""
+        """Return options and state with numbers in place of parameters: {"state": ..., "param_groups": [...]}."""
         for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
         numbers: dict[int, int] = {}
@@ -214,7 +214,7 @@ class Optimizer:
     def _group_tensors_by_device_and_dtype(
         tensorlistlist: list[list[Any]], with_indices: bool = False
     ) -> dict[tuple[Any, Any], tuple[list[list[Any]], list[int]]]:
-        """Lists of tensors that belong together (parameters, their gradients, ...), cut by the device and dtype of the first list's."""
+        """Split corresponding lists of tensors (parameters, their gradients, ...) by the device and dtype of the first list's."""
         groups: dict[tuple[Any, Any], list[int]] = {}
         for i, t in enumerate(tensorlistlist[0]):
             groups.setdefault((t.device, t.dtype), []).append(i)
@@ -255,7 +255,7 @@ class Optimizer:
             )
 
     def _matched_state(self, saved: dict, saved_groups: list[dict[str, Any]]) -> defaultdict[Any, Any]:
-        """Saved state by parameter, in the parameter's dtype and on its device."""
+        """Return saved state by parameter, in the parameter's dtype and on its device."""
         params: dict[Any, tuple[Tensor, bool]] = {}
         for group, saved_group in zip(self.param_groups, saved_groups):
             single_step = bool(saved_group.get("capturable") or saved_group.get("fused"))
@@ -272,7 +272,7 @@ class Optimizer:
 
     # -- use --------------------------------------------------------------------------------------------------------
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients (or, with `set_to_none=False`, fill them with zeros)."""
+        """Drop the gradients (or, with `set_to_none=False`, fill them with zeros)."""
         with modes.named_range(f"Optimizer.zero_grad#{type(self).__name__}.zero_grad"):
             for group in self.param_groups:
                 for p in group["params"]:
@@ -280,11 +280,11 @@ class Optimizer:
                         _forget_gradient(p, set_to_none)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Change the parameters once. `closure` computes the loss and its gradients again, and returns the loss."""
+        """Update the parameters once. `closure` computes the loss and its gradients again, and returns the loss."""
         raise NotImplementedError
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Optimize more parameters, with their own options: `{"params": [...], "lr": ...}`."""
+        """Add parameters with their own options: `{"params": [...], "lr": ...}`."""
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
         _separate_names(param_group)
@@ -337,7 +337,7 @@ def _separate_names(param_group: dict[str, Any]) -> None:
 
 
 def _fitted(p: Tensor, value: Any, single_step: bool, key: Any = None) -> Any:
-    """A loaded value as parameter `p` needs it. Step counts keep their own dtype."""
+    """Return a loaded value in the dtype and on the device of parameter `p`. Step counts keep their own dtype."""
     if isinstance(value, Tensor):
         if key == "step":
             return value.to(dtype=dt.float32, device=p.device) if single_step else value
@@ -352,7 +352,7 @@ def _fitted(p: Tensor, value: Any, single_step: bool, key: Any = None) -> Any:
 
 
 def evaluated(closure: Callable[[], Any] | None) -> Any:
-    """The closure's result, computed with recording on."""
+    """Return the closure's result, computed with gradients enabled."""
     if closure is None:
         return None
     with enable_grad():
@@ -375,7 +375,7 @@ def without_grad(step: Function) -> Function:
 
 
 def scalar_dtype(fused: Any = None) -> Any:
-    """The dtype of step counts and other numbers in the state."""
+    """Return the dtype of step counts and other numbers in the state."""
     return dt.float64 if not fused and get_default_dtype() is dt.float64 else dt.float32
 
 
@@ -405,7 +405,7 @@ _use_grad_for_differentiable = without_grad
 def _default_to_fused_or_foreach(
     params: list[Tensor], differentiable: bool, use_fused: bool = False
 ) -> tuple[bool, bool]:
-    """Return which of its two faster forms PyTorch would choose: fused where that is asked for, foreach for parameters on a GPU."""
+    """Return which of its two faster implementations PyTorch would choose: fused if requested, foreach for parameters on a GPU."""
     if differentiable:
         return False, False
     plain = [p for p in params if p is not None]
@@ -414,7 +414,7 @@ def _default_to_fused_or_foreach(
 
 
 def _get_capturable_supported_devices(supports_xla: bool = True) -> list[str]:
-    """The types of devices whose steps PyTorch records in graphs."""
+    """Return the types of devices whose steps PyTorch can capture in graphs."""
     return ["cuda", "xpu", "hpu", "privateuseone", *(["xla"] if supports_xla else [])]
 
 

@@ -74,7 +74,7 @@ class SGD(ElementwiseOptimizer):
         p[where] = p[where].add_(values, alpha=step if options["maximize"] else -step)
 
     def _begin(self, group: dict[str, Any], state: dict[str, Any], p: Tensor, grad: Tensor) -> bool:
-        """The first gradient becomes the buffer."""
+        """Make the first gradient the momentum buffer."""
         state["momentum_buffer"] = zeros_like(p)
         self._run(group, [p], {**self._options(group), "first": True})
         return True

@@ -1,4 +1,4 @@
-"""SparseAdam: Adam that touches only the rows a gradient mentions."""
+"""SparseAdam: Adam that updates only the rows that a gradient lists."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class SparseAdam(Optimizer):
 
     @no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Change the parameters once. `closure` computes the loss and its gradients again, and returns the loss."""
+        """Update the parameters once. `closure` computes the loss and its gradients again, and returns the loss."""
         loss = evaluated(closure)
         for group in self.param_groups:
             for p in group["params"]:

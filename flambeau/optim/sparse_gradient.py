@@ -8,6 +8,6 @@ from ..core.tensor import Tensor
 
 
 def entries(grad: Tensor) -> tuple[Any, Tensor]:
-    """The entries that a sparse gradient lists: an index for them, each place once, and their values."""
+    """Return the index of the entries that a sparse gradient lists, each once, and their values."""
     grad = grad.coalesce()
     return tuple(grad._indices()), grad._values()

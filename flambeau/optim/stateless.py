@@ -1,4 +1,4 @@
-"""Running an optimizer on other parameters and state than its own."""
+"""Running an optimizer on parameters and state other than its own."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _NAME = "swap_in_optimizer_params_and_state"
 def swap_in_optimizer_params_and_state(
     optimizer: Optimizer, swapin_parameters: dict[str, Tensor], swapin_optim_state: dict[str, Any]
 ) -> Iterator[None]:
-    """Context manager within which the optimizer works on the given parameters (in the order of its groups) with the given state, which is in
-    the form of `state_dict()`. Afterwards it has its own back. Tensors in the given state are updated in place."""
+    """Context manager: the optimizer works on the given parameters (in the order of its groups) with the given state, which is in the form
+    of `state_dict()`. On exit its own are restored. Tensors in the given state are updated in place."""
     saved, groups = _checked(optimizer, swapin_optim_state)
     params = list(swapin_parameters.values())
     state: defaultdict[Tensor, Any] = defaultdict(dict)
@@ -49,7 +49,7 @@ def swap_in_optimizer_params_and_state(
 
 
 def _checked(optimizer: Optimizer, given: Any) -> tuple[dict, list[dict[str, Any]]]:
-    """State and groups of what was given, which has to look like the optimizer's own state_dict()."""
+    """Return state and groups of the given state dict, which must have the structure of the optimizer's own."""
     if not optimizer.state:
         raise RuntimeError(f"{_NAME} requires initialized optimizer state.")
     if not isinstance(given, dict):

@@ -28,7 +28,7 @@ def _is_inexact(t: Tensor) -> bool:
 
 
 def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[Tensors, Tensors, Any], None]:
-    """The exponential moving average of a list of tensors, in place."""
+    """Return a function that updates the exponential moving average of a list of tensors, in place."""
     _check_decay(decay)
 
     @no_grad()
@@ -43,7 +43,7 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[Tensors, Tensors, An
 
 
 def get_swa_multi_avg_fn() -> Callable[[Tensors, Tensors, Any], None]:
-    """The mean of all tensors seen so far, list by list, in place."""
+    """Return a function that updates the mean of all tensors seen so far, list by list, in place."""
 
     @no_grad()
     def swa_update(averaged_param_list: Tensors, current_param_list: Tensors, num_averaged: Any) -> None:
@@ -58,7 +58,7 @@ def get_swa_multi_avg_fn() -> Callable[[Tensors, Tensors, Any], None]:
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> Callable[[Tensor, Tensor, Any], Tensor]:
-    """The exponential moving average of one tensor."""
+    """Return a function that updates the exponential moving average of one tensor."""
     _check_decay(decay)
 
     @no_grad()
@@ -69,7 +69,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> Callable[[Tensor, Tensor, Any], Tens
 
 
 def get_swa_avg_fn() -> Callable[[Tensor, Tensor, Any], Tensor]:
-    """The mean of all values of a tensor seen so far."""
+    """Return a function that updates the mean of all values of a tensor seen so far."""
 
     @no_grad()
     def swa_update(averaged_param: Tensor, current_param: Tensor, num_averaged: Any) -> Tensor:
@@ -150,8 +150,8 @@ class AveragedModel(Module):
 
 @no_grad()
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
-    """Compute the running statistics of batch normalisation again, by one pass over the data. A batch that is a list or
-    tuple counts with its first element."""
+    """Recompute the running statistics of batch normalisation by one pass over the data. Of a batch that is a list or tuple the first
+    element is used."""
     momenta = {m: m.momentum for m in model.modules() if isinstance(m, modules.batchnorm._BatchNorm)}
     if not momenta:
         return

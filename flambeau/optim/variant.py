@@ -1,4 +1,4 @@
-"""Variants of an update formula: flags decided, scalars hoisted out of the loops, kernels compiled for layouts."""
+"""Variants of an update formula: flags fixed, scalars hoisted out of the loops, kernels compiled for layouts."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Formula:
 
 
 class Variant:
-    """A formula with its flags decided: the Python function of the scalars and, by layout, compiled kernels."""
+    """A formula with its flags fixed: the Python function of the scalars and, by layout, compiled kernels."""
 
     def __init__(self, update: Formula, options: dict[str, Any]):
         self.name = update.name
@@ -78,7 +78,7 @@ class Variant:
         self.run = loop_over_parameters(self, numbers, len(hoisted))
 
     def make_plan(self, key: tuple, tensors: tuple[Tensor, ...]) -> tuple[Any, Any]:
-        """A kernel for tensors of these layouts and its first argument; (None, None) for no elements."""
+        """Return a kernel for tensors of these layouts and its first argument; (None, None) for no elements."""
         param = tensors[0]
         for name, t in zip(("param", "grad", *self.states), tensors):
             if t.shape != param.shape or t.dtype.is_complex != param.dtype.is_complex:
@@ -101,7 +101,7 @@ class Variant:
         return plan
 
     def formulas(self, tensors: Any) -> tuple[Expr, ...]:
-        """Formulas of what is stored to each of `positions`, over tensors (or layouts) of these dtypes, then the prologue's
+        """Return the formulas of what is stored to each of `positions`, over tensors (or layouts) of these dtypes, then the prologue's
         numbers."""
         dtypes = tuple(t.dtype for t in tensors)
         if dtypes not in self.typed:
@@ -109,7 +109,7 @@ class Variant:
         return self.typed[dtypes]
 
     def launch_all(self, rows: list[tuple[Tensor, ...]], numbers: tuple) -> None:
-        """Run the kernel on many parameters with their gradients and states: at once those whose tensors are alike and dense."""
+        """Run the kernel on many parameters with their gradients and states: together those whose tensors are alike and dense."""
         groups: dict[tuple, list[tuple[Tensor, ...]]] = {}
         for tensors in rows:
             key = self._form_key(tensors, ())
@@ -132,7 +132,7 @@ class Variant:
     def update_on_device(
         self, rows: list[tuple[Tensor, ...]], cells: list[tuple[Tensor, ...]], numbers: tuple, found_inf: Tensor | None
     ) -> bool:
-        """Update parameters whose step counts are on their device, without the host; whether that could be done."""
+        """Update parameters whose step counts are on their device, without the host; return whether that was possible."""
         groups: dict[tuple, list[int]] = {}
         for i, tensors in enumerate(rows):
             key = self._form_key(tensors, cells[i] if cells else ())
@@ -150,7 +150,7 @@ class Variant:
         return True
 
     def _form_key(self, tensors: tuple[Tensor, ...], own: tuple[Tensor, ...]) -> tuple:
-        """Return device and dtypes of a parameter with its gradient, states and step counts; empty where no kernel over lists takes them."""
+        """Return device and dtypes of a parameter with its gradient, states and step counts; empty if no kernel over lists takes them."""
         layouts = (*[(t.shape, t._strides, t.dtype, t.device) for t in tensors], *[(c.dtype, c.device) for c in own])
         known = self.alike.get(layouts)
         if known is not None:
@@ -163,7 +163,7 @@ class Variant:
         return remember(self.alike, layouts, key if taken else ())
 
     def _list_kernel(self, key: tuple, tensors: tuple[Tensor, ...]) -> Any:
-        """Return the kernel that runs the formulas over lists of such tensors; None where the device has none, or for complex numbers."""
+        """Return the kernel that runs the formulas over lists of such tensors; None if the device has none, or for complex numbers."""
         if key not in self.lists:
             where, *dtypes = key
             run = None
@@ -190,7 +190,7 @@ class Variant:
                 tensors[i]._bump(self.name)
 
     def _typed(self, compute: dtype, dtypes: list[dtype]) -> list[Expr]:
-        """The formulas with every operand in the dtype of the computation."""
+        """Return the formulas with every operand in the dtype of the computation."""
         symbols: list[Expr] = [arg(i) if opmath(d) is compute else cast(arg(i), compute) for i, d in enumerate(dtypes)]
         for k, is_condition in enumerate(self.predicates, len(dtypes)):
             symbols.append(arg(k) != 0 if is_condition else cast(arg(k), compute))
@@ -198,7 +198,7 @@ class Variant:
 
 
 def _replaced(root: Expr, new: dict[int, Expr]) -> Expr:
-    """`root` with nodes exchanged; the inside of an exchanged node is not looked at."""
+    """Return `root` with nodes replaced; the inside of a replaced node is not visited."""
     done: dict[int, Expr] = {}
     for x in walk((root,)):
         if id(x) in new:
@@ -210,8 +210,8 @@ def _replaced(root: Expr, new: dict[int, Expr]) -> Expr:
 
 
 def _split(results: list[Expr], positions: dict[int, int], elements: int) -> tuple[tuple[Expr, ...], list[Expr]]:
-    """Separate from per-element formulas what is the same for all elements. arg(i) of the formulas is operand positions[i]; after these
-    come the separated values."""
+    """Separate from per-element formulas the values that are the same for all elements. arg(i) of the formulas is operand positions[i]; the
+    separated values follow."""
     of_element: set[int] = set()
     for x in walk(tuple(results)):
         if (x.op == "arg" and x.args[0] < elements) or any(id(c) in of_element for c in children(x)):
@@ -239,7 +239,7 @@ _FLOATS = {dt.float32: ctypes.c_float, dt.float64: ctypes.c_double}
 
 
 def store_number(cell: Tensor, value: float) -> None:
-    """Set a number of the state. There is one for every parameter, so on the host that is one store."""
+    """Set a number of the state; on the host this is a single store, since there is one for every parameter."""
     kind = _FLOATS.get(cell.dtype)
     if cell.device is not cpu or kind is None or cell.shape:
         cell.fill_(value)

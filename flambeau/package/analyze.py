@@ -1,4 +1,4 @@
-"""Questions about packages: what is from one, what a function uses, why an export failed."""
+"""Analysis of packages: which objects come from one, what a function uses, why an export failed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def is_from_package(obj: Any) -> bool:
 
 
 def trace_dependencies(callable: Callable[[Any], Any], inputs: Iterable[tuple[Any, ...]]) -> list[str]:
-    """The names of the modules whose functions are called when `callable` runs on these inputs."""
+    """Return the names of the modules whose functions are called when `callable` runs on these inputs."""
     used: set[str] = set()
 
     def note(frame: Any, event: str, arg: Any) -> None:
@@ -39,6 +39,6 @@ def trace_dependencies(callable: Callable[[Any], Any], inputs: Iterable[tuple[An
 
 
 def find_first_use_of_broken_modules(exc: Any) -> dict[str, list[str]]:
-    """For each module that could not be packaged, the shortest way on which something that was saved leads to it."""
+    """Return, for each module that could not be packaged, the shortest dependency path to it from a saved object."""
     graph = exc.dependency_graph
     return {name: graph.first_path(name) for name in graph.broken()}

@@ -1,4 +1,4 @@
-"""Dependencies of a package: the modules that it needs, for whom, and what became of them."""
+"""Dependencies of a package: the modules that it needs, their users, and how each was handled."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PackagingErrorReason(Enum):
 
 
 class Dependencies:
-    """The modules of a package: what was done with each, who needs it, and why one cannot be packaged."""
+    """The modules of a package: how each was handled, who needs it, and why one cannot be packaged."""
 
     def __init__(self) -> None:
         self.actions: dict[str, str] = {}
@@ -36,28 +36,28 @@ class Dependencies:
         self._reasons: dict[str, PackagingErrorReason] = {}
 
     def needs(self, user: str, name: str) -> None:
-        """Note that a module, or an object that was saved, needs a module."""
+        """Record that a module, or a saved object, needs a module."""
         known = self._needs.setdefault(user, [])
         if name not in known:
             known.append(name)
 
     def fail(self, name: str, reason: PackagingErrorReason) -> None:
-        """Note that a module cannot be packaged."""
+        """Record that a module cannot be packaged."""
         self._reasons.setdefault(name, reason)
 
     def broken(self) -> list[str]:
-        """The modules that cannot be packaged."""
+        """Return the modules that cannot be packaged."""
         return list(self._reasons)
 
     def problems(self) -> dict[PackagingErrorReason, list[str]]:
-        """The modules that cannot be packaged, by reason."""
+        """Return the modules that cannot be packaged, by reason."""
         found: dict[PackagingErrorReason, list[str]] = {}
         for name, reason in self._reasons.items():
             found.setdefault(reason, []).append(name)
         return found
 
     def users_of(self, name: str) -> list[str]:
-        """The modules and saved objects that need a module."""
+        """Return the modules and saved objects that need a module."""
         return [user for user, needed in self._needs.items() if name in needed]
 
     def first_path(self, name: str) -> list[str]:
@@ -74,13 +74,13 @@ class Dependencies:
         return [name]
 
     def to_dot(self) -> str:
-        """The modules and what needs what, in the language of Graphviz."""
+        """Return the dependency graph in the language of Graphviz."""
         lines = [f'"{user}" -> "{name}";' for user, needed in self._needs.items() for name in needed]
         return "\n".join(["digraph G {", "rankdir = LR;", "node [shape=box];", *lines, "}"])
 
 
 def imported_by(source: str, package: str) -> Iterator[tuple[str, str | None]]:
-    """The modules that a source text imports, as (module, part): the part may be a module below it, or a name in it."""
+    """Yield the modules that a source text imports, as (module, part): the part may be a submodule, or a name in it."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             yield from ((alias.name, None) for alias in node.names)

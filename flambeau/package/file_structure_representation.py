@@ -1,4 +1,4 @@
-"""The files of a package as a tree that prints itself."""
+"""The files of a package as a printable tree."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from .glob_group import GlobGroup
 
 
 class Directory:
-    """A file, or a folder with what is in it."""
+    """A file, or a folder with its contents."""
 
     def __init__(self, name: str, is_dir: bool):
         self.name, self.is_dir = name, is_dir
         self.children: dict[str, Directory] = {}
 
     def add_file(self, path: str) -> None:
-        """Add a file, and the folders around it."""
+        """Add a file, and its parent folders."""
         first, slash, rest = path.partition("/")
         child = self.children.setdefault(first, Directory(first, bool(slash)))
         if slash:
@@ -39,7 +39,7 @@ class Directory:
 
 
 def tree(name: str, files: Iterable[str], include: str | Iterable[str], exclude: str | Iterable[str]) -> Directory:
-    """The files whose paths match the patterns, below a folder `name`."""
+    """Return the files whose paths match the patterns, below a folder `name`."""
     wanted, root = GlobGroup(include, exclude=exclude, separator="/"), Directory(name, True)
     for path in files:
         if wanted.matches(path):

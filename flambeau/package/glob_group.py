@@ -1,4 +1,4 @@
-"""Patterns of names: `shop.**` for a package with all that is below it, `shop.*` for what is right below it."""
+"""Patterns of module names: `shop.**` for a package and everything below it, `shop.*` for its direct submodules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Importers, from which the classes and functions of a pickled object come: the interpreter's modules, or those of a package."""
+"""Importers, which find the classes and functions of a pickled object: in the interpreter's modules, or those of a package."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ class ObjMismatchError(Exception):
 
 
 def new_mangle() -> str:
-    """A name for the modules of one package, which no other module has."""
+    """Return a unique name prefix for the modules of one package."""
     return f"<torch_package_{next(_numbers)}>"
 
 
 def is_mangled(name: str) -> bool:
-    """Return whether a module's name says that it is of a package."""
+    """Return whether a module's name marks it as part of a package."""
     return name.startswith("<torch_package_")
 
 
 def demangle(name: str) -> str:
-    """The name that a module has inside its package; other names are returned unchanged."""
+    """Return the name that a module has inside its package; other names unchanged."""
     return name.partition(".")[2] if is_mangled(name) else name
 
 
 class Importer(ABC):
-    """Finds modules by name, and the name of an object in them."""
+    """Base of importers: find modules by name, and the name of an object in them."""
 
     @abstractmethod
     def import_module(self, module_name: str) -> ModuleType:
-        """The module of this name."""
+        """Return the module of this name."""
 
     def get_name(self, obj: Any, name: str | None = None) -> tuple[str, str]:
-        """The module and the name under which this importer has an object; an error if it has none, or another."""
+        """Return the module and name under which this importer has an object; raises if it has none, or another."""
         name = name or getattr(obj, "__qualname__", None) or obj.__name__
         module = demangle(self.whichmodule(obj, name))
         try:
@@ -60,12 +60,12 @@ class Importer(ABC):
         return module, name
 
     def whichmodule(self, obj: Any, name: str) -> str:
-        """The name of the module that an object says it is from."""
+        """Return the name of the module that an object declares as its own."""
         return getattr(obj, "__module__", None) or "__main__"
 
 
 class _SysImporter(Importer):
-    """The modules that `import` finds."""
+    """Importer of the modules that `import` finds."""
 
     modules = sys.modules
 

@@ -1,4 +1,4 @@
-"""Writing packages: objects, texts, and the source of the modules that they need."""
+"""Writing of packages: objects, texts, and the source of the modules that they need."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class PackagingError(Exception):
 
 
 class PackageExporter:
-    """A package that is being written; `close`, or the end of a `with` block, finishes it."""
+    """A package being written; `close`, or the end of a `with` block, finishes it."""
 
     def __init__(self, f: Any, importer: Importer | Sequence[Importer] = sys_importer, debug: bool = False):
         self._file = f if hasattr(f, "write") else Path(f).open("wb")  # noqa: SIM115  closed with the package
@@ -102,13 +102,13 @@ class PackageExporter:
     def extern(
         self, include: str | Iterable[str], *, exclude: str | Iterable[str] = (), allow_empty: bool = True
     ) -> None:
-        """Leave modules of these names out: they are imported where the package is used."""
+        """Omit modules of these names: they are imported where the package is used."""
         self._patterns.append(("extern", GlobGroup(include, exclude=exclude), allow_empty))
 
     def mock(
         self, include: str | Iterable[str], *, exclude: str | Iterable[str] = (), allow_empty: bool = True
     ) -> None:
-        """Leave modules of these names out, and put something in their place that raises an error when it is used."""
+        """Omit modules of these names, and replace them by stubs that raise an error when they are used."""
         self._patterns.append(("mock", GlobGroup(include, exclude=exclude), allow_empty))
 
     def deny(self, include: str | Iterable[str], *, exclude: str | Iterable[str] = ()) -> None:
@@ -131,31 +131,31 @@ class PackageExporter:
         return [name for name, done in self.dependency_graph.actions.items() if done == action]
 
     def externed_modules(self) -> list[str]:
-        """The modules that were left out so far."""
+        """Return the modules that were omitted so far."""
         return self._done("extern")
 
     def interned_modules(self) -> list[str]:
-        """The modules whose source was written so far."""
+        """Return the modules whose source was written so far."""
         return self._done("intern")
 
     def mocked_modules(self) -> list[str]:
-        """The modules that were replaced so far."""
+        """Return the modules that were replaced so far."""
         return self._done("mock")
 
     def denied_modules(self) -> list[str]:
-        """The modules that were refused so far."""
+        """Return the modules that were refused so far."""
         return self._done("deny")
 
     def get_rdeps(self, module_name: str) -> list[str]:
-        """The modules that need a module."""
+        """Return the modules that need a module."""
         return self.dependency_graph.users_of(module_name)
 
     def dependency_graph_string(self) -> str:
-        """The modules and what needs what, in the language of Graphviz."""
+        """Return the dependency graph in the language of Graphviz."""
         return self.dependency_graph.to_dot()
 
     def get_unique_id(self) -> str:
-        """A number that is given once."""
+        """Return a number that is used once."""
         self._unique += 1
         return str(self._unique - 1)
 
@@ -233,7 +233,7 @@ class PackageExporter:
                 self._depend(module_name, name, part)
 
     def _depend(self, user: str, name: str, part: str | None) -> None:
-        """Add what a line imports: a module, and where it takes a part of it that is a module, that one."""
+        """Add the dependencies of an import: a module, and a part of it if that is a module."""
         whole = f"{name}.{part}" if part else name
         if part and not self._is_module(whole):
             whole = name
@@ -302,7 +302,7 @@ class PackageExporter:
             self.archive.write_record(path, data)
 
     def close(self) -> None:
-        """Finish the file; an error if a module that is needed cannot be in it."""
+        """Finish the file; raises if a required module cannot be in it."""
         for number, (_, group, allow_empty) in enumerate(self._patterns):
             if not allow_empty and number not in self._matched:
                 raise EmptyMatchError(
@@ -336,7 +336,7 @@ _Base: Any = StoragePickler
 
 
 class _PackagePickler(_Base):
-    """Writes classes under the names that the exporter's importer has for them, and storages once for all objects of a package."""
+    """Pickler that writes classes under their names in the exporter's importer, and storages once for all objects of a package."""
 
     def __init__(self, file: Any, protocol: int, exporter: PackageExporter):
         super().__init__(file, protocol)

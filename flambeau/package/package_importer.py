@@ -1,4 +1,4 @@
-"""Reading packages: their texts and bytes; and, when asked, their modules and pickled objects."""
+"""Reading of packages: their texts and bytes and, on request, their modules and pickled objects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ITSELF = "torch_package_importer"  # what code of a package imports to read the
 
 
 class PackageImporter(Importer):
-    """A package that was opened. `module_allowed` says which modules outside of it its code may import."""
+    """An open package. `module_allowed` decides which modules outside of it its code may import."""
 
     def __init__(self, file_or_buffer: Any, module_allowed: Callable[[str], bool] = lambda name: True):
         self.zip_reader = (
@@ -58,19 +58,19 @@ class PackageImporter(Importer):
         return self._mangle
 
     def python_version(self) -> str | None:
-        """The version of Python that wrote the package; None if it does not say."""
+        """Return the version of Python that wrote the package; None if it is not recorded."""
         return self._text(".data/python_version").strip() if ".data/python_version" in self._files else None
 
     def file_structure(self, *, include: str | Iterable[str] = "**", exclude: str | Iterable[str] = ()) -> Directory:
-        """The files of the package as a tree."""
+        """Return the files of the package as a tree."""
         return tree(self.filename, sorted(self._files), include, exclude)
 
     def load_binary(self, package: str, resource: str) -> bytes:
-        """The bytes of a file in the folder of `package`."""
+        """Return the bytes of a file in the folder of `package`."""
         return self.zip_reader.get_record(_path(package, resource))
 
     def load_text(self, package: str, resource: str, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """The text of a file in the folder of `package`."""
+        """Return the text of a file in the folder of `package`."""
         return self.load_binary(package, resource).decode(encoding, errors)
 
     def _text(self, path: str) -> str:
@@ -79,11 +79,11 @@ class PackageImporter(Importer):
     # -- code of the package, run because it was asked for ---------------------------------------------------------------
 
     def load_pickle(self, package: str, resource: str, map_location: Any = None) -> Any:
-        """The object that was saved with `save_pickle`. Its classes are imported from the package, which runs its code."""
+        """Load an object that was saved with `save_pickle`. Its classes are imported from the package, which runs its code."""
         return _PackageUnpickler(self, io.BytesIO(self.load_binary(package, resource)), map_location).load()
 
     def import_module(self, name: str, package: str | None = None) -> ModuleType:
-        """A module of the package, run when it is first imported; or one outside of it that the exporter left out."""
+        """Import a module of the package, which runs its code; or one outside of it that the exporter omitted."""
         name = importlib.util.resolve_name(name, package) if name.startswith(".") else name
         known = self.modules.get(name)
         if known is not None:
@@ -100,7 +100,7 @@ class PackageImporter(Importer):
         return module
 
     def _source_of(self, name: str) -> str | None:
-        """The path of a module's source; "" for a folder without one, None if the package has no such module."""
+        """Return the path of a module's source; "" for a folder without one, None if the package has no such module."""
         path = name.replace(".", "/")
         for candidate in (f"{path}/__init__.py", f"{path}.py"):
             if candidate in self._files:
@@ -159,7 +159,7 @@ class PackageImporter(Importer):
         return module
 
     def get_source(self, module_name: str) -> str:
-        """The source of a module."""
+        """Return the source of a module."""
         path = self._source_of(demangle(module_name))
         if not path:
             raise ImportError(f"package '{self.filename}' has no source of '{module_name}'", name=module_name)
@@ -173,7 +173,7 @@ def _path(package: str, resource: str) -> str:
 
 
 class _PackageUnpickler(Unpickler):
-    """Reads an object of a package: its classes come from the package, its storages from records beside it."""
+    """Unpickler of a package's objects: classes come from the package, storages from separate records."""
 
     def __init__(self, package: PackageImporter, file: Any, map_location: Any):
         super().__init__(file, self._load_storage)

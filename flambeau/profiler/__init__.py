@@ -1,4 +1,4 @@
-"""Seeing what a program does: which operators ran, when, how long, in which layer, with how much memory.
+"""Profiler: which operators ran, when, how long, in which layer, with how much memory.
 
 >>> with profile(activities=[ProfilerActivity.CPU]) as prof:
 ...     y = flambeau.ones(2, 2) @ flambeau.ones(2, 2)

@@ -1,4 +1,4 @@
-"""Ways through the tree of a profile (`prof.profiler.kineto_results.experimental_event_tree()`)."""
+"""Traversal of the event tree of a profile (`prof.profiler.kineto_results.experimental_event_tree()`)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def traverse_bfs(tree: Iterable[Any], children_fn: Callable[[Any], Any] = _parts
 
 
 def source_code_location(event: Any) -> str:
-    """The Python function around an entry, with its file and line."""
+    """Return the Python function around an event, with its file and line."""
     while event is not None:
         if re.search(r"\.py\(.*\)", event.name):
             return event.name

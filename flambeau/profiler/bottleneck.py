@@ -32,17 +32,17 @@ https://pytorch.org/docs/main/autograd.html#profiler for more information."""
 
 
 def headed(title: str, text: str) -> str:
-    """Print a part of the report under a heading."""
+    """Return a part of the report under a heading."""
     return f"{_RULE}\n  {title}\n{_RULE}\n{text}"
 
 
 def environment() -> str:
-    """A description of what the program runs on."""
+    """Return a description of the environment."""
     return headed("Environment Summary", get_pretty_env_info())
 
 
 def run_cprofile(code: Any, space: dict[str, Any]) -> str:
-    """The report of Python's profiler."""
+    """Return the report of Python's profiler."""
     print("Running your script with cProfile")
     profiler = cProfile.Profile()
     profiler.enable()
@@ -54,7 +54,7 @@ def run_cprofile(code: Any, space: dict[str, Any]) -> str:
 
 
 def run_autograd(code: Any, space: dict[str, Any]) -> list[str]:
-    """The report of the autograd profiler: on the host, and with the GPU's times where there is one."""
+    """Return the report of the autograd profiler: on the host, and with the GPU's times if there is one."""
     print("Running your script with the autograd profiler...")
     parts = []
     for device in (None, "cuda") if ProfilerActivity.CUDA in supported_activities() else (None,):

@@ -1,4 +1,4 @@
-"""Calls of Python functions as a profiler's notes, and all notes as a tree: calls, modules, operators and allocations inside each other, by PyTorch's names."""
+"""Python calls as recorded events, and the tree of all events: calls, modules, operators and allocations, under PyTorch's names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TOOLS = ("numpy", "scipy", "llvmlite")  # the packages that this one calls itse
 
 
 def _is_tool(code: CodeType) -> bool:
-    """Return whether this is code that this package calls for its own purposes, as well as the user for theirs."""
+    """Return whether code belongs to libraries that this package itself calls, besides the user."""
     file = code.co_filename
     for folder in _PACKAGES:
         if file.startswith(folder):
@@ -33,7 +33,7 @@ def _is_tool(code: CodeType) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def short_path(file: str) -> str:
-    """A file's path as traces show it: below the entry of `sys.path` where it was found."""
+    """Return a file's path as traces show it: relative to the entry of `sys.path` that contains it."""
     around = [p for p in map(os.path.abspath, sys.path) if file.startswith(p + os.sep)]
     return file[len(max(around, key=len)) + 1 :] if around else file
 
@@ -139,7 +139,7 @@ class _EventType(Enum):
 
 @dataclass
 class _TensorMetadata:
-    """A tensor that was an argument: where its values were, and how they lay. Tensors with one `id` are, or share, one tensor."""
+    """A tensor argument: the address of its values, and their layout. Tensors with one `id` are, or share, one tensor."""
 
     impl_ptr: int
     storage_data_ptr: int | None
@@ -154,7 +154,7 @@ class _TensorMetadata:
 
 @dataclass
 class _ExtraFields_TorchOp:  # noqa: N801
-    """An operator, or a range with a name."""
+    """An operator, or a named range."""
 
     name: str
     inputs: list[Any]
@@ -165,7 +165,7 @@ class _ExtraFields_TorchOp:  # noqa: N801
 
 @dataclass
 class _ExtraFields_Allocation:  # noqa: N801
-    """Memory that was taken, or, if `alloc_size` is negative, given back."""
+    """Memory that was allocated or, if `alloc_size` is negative, freed."""
 
     ptr: int
     id: int | None
@@ -203,7 +203,7 @@ class _ExtraFields_PyCCall:  # noqa: N801
 
 
 class _ProfilerEvent:
-    """An entry of the tree, with those it is made of as its `children`."""
+    """An entry of the tree, with the events inside it as its `children`."""
 
     def __init__(self, number: int, name: str, kind: _EventType, fields: Any, start: int, end: int, thread: int):
         self.id, self.name, self.tag, self.extra_fields = number, name, kind, fields
@@ -225,9 +225,9 @@ class _ProfilerEvent:
 
 
 class _Allocations:
-    """Numbers for pieces of memory and for the tensors in them, given in the order of time.
+    """Ids of memory blocks and of the tensors in them, assigned in the order of time.
 
-    A piece has a number of its own. A tensor whose memory was changed (by `set_` or `resize_`) joins what it had with what it has."""
+    A block has its own id. A tensor whose memory was changed (by `set_` or `resize_`) joins its old and new blocks."""
 
     def __init__(self) -> None:
         self._at: dict[int, int] = {}  # the piece that lies at an address now
@@ -259,7 +259,7 @@ class _Allocations:
         return piece
 
     def ids(self, used: set[int]) -> dict[int, int]:
-        """The tensors' number of every piece that one was seen in."""
+        """Return the tensor id of every block in `used`."""
         numbers: dict[int, int] = {}
         return {piece: numbers.setdefault(self._root(piece), len(numbers)) for piece in sorted(used)}
 
@@ -338,5 +338,5 @@ class _Builder:
 
 
 def event_tree(results: Results) -> list[_ProfilerEvent]:
-    """The outermost entries, in the order they began."""
+    """Return the outermost entries, in the order they began."""
     return _Builder(results).build()

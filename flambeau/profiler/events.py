@@ -23,14 +23,14 @@ _STACK_METRICS = ["self_cpu_time_total", "self_cuda_time_total", "self_xpu_time_
 
 
 def of_device(name: str) -> str:
-    """The field that a name of former times means: `cuda_time_total` is `device_time_total`."""
+    """Return the current name of a field: `cuda_time_total` is the former name of `device_time_total`."""
     for device in ("cuda", "xpu", "privateuse1"):
         name = name.replace(device, "device")
     return name
 
 
 def _former(name: str, current: str) -> property:
-    """A property under its former name."""
+    """Return a property under its former name."""
 
     def get(self: Any) -> Any:
         advice = ", please use" if name == "cuda_time" else ". Use"
@@ -175,7 +175,7 @@ class FunctionEvent(FormattedTimesMixin):
         self.cpu_children.append(child)
 
     def set_cpu_parent(self, parent: FunctionEvent) -> None:
-        """The call that this one was made directly in."""
+        """Set the call that directly contains this one."""
         self._must_be_on_cpu(self, "device_type")
         if not isinstance(parent, FunctionEvent):
             raise AssertionError("Expected parent to be a FunctionEvent")
@@ -262,7 +262,7 @@ _TAKEN = (
 
 
 class FunctionEventAvg(FormattedTimesMixin):
-    """All calls that have the same key, summed up; `cpu_time` and `device_time` are the averages."""
+    """All calls with the same key, summed; `cpu_time` and `device_time` are the averages."""
 
     cpu_memory_usage: int
     device_memory_usage: int
@@ -346,7 +346,7 @@ class EventList(list):
             around.append(event)
 
     def _remove_dup_nodes(self) -> None:
-        """An event that contains nothing but one of the same name is shown once."""
+        """Remove events that contain nothing but one of the same name."""
         dropped: set[int] = set()
         for event in reversed(self):
             parent = event.cpu_parent
@@ -383,7 +383,7 @@ class EventList(list):
     def key_averages(
         self, group_by_input_shapes: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False
     ) -> EventList:
-        """Calls of the same name together; with these arguments, only those with the same shapes, lines of code or overload."""
+        """Group calls of the same name; with these arguments, only those with the same shapes, lines of code or overload."""
         if not self._tree_built:
             raise AssertionError("Expected tree to be built before calling key_averages")
         groups: dict[tuple, FunctionEventAvg] = defaultdict(FunctionEventAvg)
@@ -431,7 +431,7 @@ class EventList(list):
         top_level_events_only: bool = False,
         time_unit: str | None = None,
     ) -> str:
-        """The events as a text, `sort_by` one of their times or sizes, `row_limit` of them."""
+        """Return the events as text, sorted by one of their times or sizes, the first `row_limit` of them."""
         if not self:
             return ""
         events = self
@@ -461,7 +461,7 @@ class EventList(list):
         return list(_STACK_METRICS)
 
     def export_stacks(self, path: str, metric: str) -> None:
-        """Write the lines of code that events came from, with their times, as programs that draw flame graphs read them."""
+        """Write the lines of code that events came from, with their times, in the format of programs that draw flame graphs."""
         if metric not in _STACK_METRICS:
             raise ValueError(f"metric should be one of: {_STACK_METRICS}")
         joined = str.maketrans(" ;\t\n", "____")
@@ -473,7 +473,7 @@ class EventList(list):
 
 
 class StringTable(defaultdict):
-    """Names of events as they are shown; none are mangled here."""
+    """Display names of events; no name is mangled here."""
 
     def __missing__(self, key: str) -> str:
         self[key] = key
@@ -492,5 +492,5 @@ class MemRecordsAcc:
 
 
 def _rewrite_name(name: str, with_wildcard: bool = False) -> str:
-    """The name that calls are grouped by: numbered steps are one."""
+    """Return the name that calls are grouped by: numbered steps have one name."""
     return "ProfilerStep*" if with_wildcard and name.startswith("ProfilerStep#") else name

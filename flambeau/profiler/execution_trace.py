@@ -13,8 +13,8 @@ from .results import Results, type_word
 
 
 class ExecutionTraceObserver:
-    """Writes what runs between `start` and `stop` into the file that `register_callback` names: one node per call, with its
-    arguments and results, below the call it was made in."""
+    """Writes the calls between `start` and `stop` into the file that `register_callback` names: one node per call, with its arguments and
+    results, below the call it was made in."""
 
     def __init__(self) -> None:
         self._path: str | None = None
@@ -59,7 +59,7 @@ class ExecutionTraceObserver:
 
 
 class _Chained(Recorder):
-    """A recorder that leaves the profiler its part: both see every call."""
+    """A recorder that works alongside the profiler's: both see every call."""
 
     def __init__(self) -> None:
         super().__init__(shapes=True, results=True)
@@ -134,7 +134,7 @@ def written(recorder: Recorder) -> dict[str, Any]:
 
 
 def from_environment() -> ExecutionTraceObserver | None:
-    """The observer that PyTorch's variables ask for."""
+    """Return the observer that PyTorch's environment variables ask for, or None."""
     if os.environ.get("ENABLE_PYTORCH_EXECUTION_TRACE", "0") != "1":
         return None
     folder = os.environ.get("ENABLE_PYTORCH_EXECUTION_TRACE_SAVE_PATH", ".")

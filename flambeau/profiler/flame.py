@@ -1,4 +1,4 @@
-"""Flame graph in SVG: a drawing of where the time went."""
+"""Flame graphs in SVG."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OPERATOR = (15, 35)
 
 
 class Frame:
-    """All calls that were made along one path: `Net > Linear > aten::addmm`."""
+    """All calls with the same path: `Net > Linear > aten::addmm`."""
 
     def __init__(self, name: str, kind: str = ""):
         self.name, self.kind = name, kind
@@ -47,7 +47,7 @@ def kind_of(event: Any) -> str:
 
 
 def tree(events: Iterable[Any]) -> Frame:
-    """The calls of a profile by their paths."""
+    """Return the calls of a profile by their paths."""
     root = Frame("all")
     for event in events:
         if event.cpu_parent is None and not event.is_async and event.cpu_time_total > 0:

@@ -1,11 +1,11 @@
-"""Counting floating point operations, by operator and by module.
+"""Counts of floating point operations, by operator and by module.
 
 >>> with FlopCounterMode(display=False) as counter:
 ...     y = flambeau.ones(2, 3) @ flambeau.ones(3, 4)
 >>> counter.get_total_flops()
 48
 
-What an operator counts for stands in its record (`flops=` of its declaration); `register_flop_formula` adds to that, or replaces it."""
+The formula of an operator is in its record (`flops=` of its declaration); `register_flop_formula` adds others, or replaces it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def get_shape(value: Any) -> Any:
 
 
 def shape_wrapper(formula: Callable[..., Any]) -> Callable[..., Any]:
-    """A formula of shapes as one of tensors."""
+    """Convert a formula of shapes to one of tensors."""
 
     @functools.wraps(formula)
     def of_tensors(*args: Any, out_val: Any = None, **kwargs: Any) -> int:
@@ -65,7 +65,7 @@ def register_flop_formula(targets: Any, get_raw: bool = False) -> Callable[[Call
 
 
 def get_suffix_str(number: int) -> str:
-    """The unit a number is shown in; with some digits to spare, 1001M rather than 1.001B."""
+    """Return the unit that a number is shown in; with some digits to spare, 1001M rather than 1.001B."""
     return _SUFFIXES[max(0, min(len(_SUFFIXES) - 1, (len(str(number)) - 2) // 3))]
 
 
@@ -78,7 +78,7 @@ def convert_to_percent_str(num: float, denom: float) -> str:
 
 
 class FlopCounterMode:
-    """Counts what runs inside a `with` block, and prints a table at its end unless `display=False`; the table has modules down to a
+    """Context manager: count the operations inside, and print a table on exit unless `display=False`; the table has modules down to a
     `depth`. `custom_mapping` has formulas for further operators (see register_flop_formula)."""
 
     def __init__(
@@ -99,11 +99,11 @@ class FlopCounterMode:
         return sum(self.flop_counts["Global"].values())
 
     def get_flop_counts(self) -> dict[str, dict[Any, int]]:
-        """The counts by module and operator; "Global" is everything."""
+        """Return the counts by module and operator; "Global" is everything."""
         return {module: dict(counts) for module, counts in self.flop_counts.items()}
 
     def count(self, operator: Any, flops: int) -> None:
-        """Add to the modules that run now."""
+        """Add to the counts of the modules that are running."""
         for module in self.mod_tracker.parents:
             self.flop_counts[module][operator] += flops
 
@@ -125,7 +125,7 @@ class FlopCounterMode:
 
     # -- the table ----------------------------------------------------------------------------------------------------
     def get_table(self, depth: int | None = None) -> str:
-        """The counts as a text, modules down to `depth`."""
+        """Return the counts as text, modules down to `depth`."""
         deepest = depth if depth is not None else self.depth if self.depth is not None else 999999
         total = self.get_total_flops()
         shown = [m for m in sorted(self.flop_counts) if m != "Global" and m.count(".") < deepest]
@@ -144,14 +144,14 @@ class FlopCounterMode:
 
 
 def _aligned(rows: list[tuple[str, str, str]]) -> str:
-    """Columns under a heading and a rule: names to the left, numbers to the right."""
+    """Return columns under a heading and a rule: names to the left, numbers to the right."""
     first, second, third = (max(len(title) + 2, *(len(row[i]) for row in rows)) for i, title in enumerate(rows[0]))
     lines = [f"{a:<{first}}  {b:>{second}}  {c:>{third}}" for a, b, c in rows]
     return "\n".join([lines[0], "  ".join("-" * width for width in (first, second, third)), *lines[1:]])
 
 
 class _Counting(modes.Mode):
-    """Sees every operator, looks into those made of others, and counts those that say how much they count for."""
+    """Mode that decomposes composite operators and counts those whose record has a formula."""
 
     def __init__(self, counter: FlopCounterMode) -> None:
         self.counter = counter
@@ -174,6 +174,6 @@ class _Counting(modes.Mode):
 
 @functools.cache
 def _packet(name: str) -> Any:
-    """`torch.ops.aten.mm` for "aten::mm"; None if PyTorch has no such operator."""
+    """Return `torch.ops.aten.mm` for "aten::mm"; None if PyTorch has no such operator."""
     space, _, short = name.partition("::")
     return getattr(aten, short, None) if space == "aten" else None

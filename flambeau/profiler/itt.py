@@ -1,4 +1,4 @@
-"""Marks for Intel's VTune, through the package `ittapi` where it is installed."""
+"""Marks for Intel's VTune, through the package `ittapi` if it is installed."""
 
 from __future__ import annotations
 

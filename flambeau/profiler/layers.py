@@ -13,7 +13,7 @@ from .recorder import Recorder
 
 @contextlib.contextmanager
 def named_layers(recorder: Recorder) -> Iterator[None]:
-    """Context manager within which calls of modules are ranges: the first Linear that is met is `nn.Module: Linear_0`, the next one `Linear_1`."""
+    """Context manager: record calls of modules as ranges: the first Linear is `nn.Module: Linear_0`, the next one `Linear_1`."""
     names: dict[int, str] = {}
     counts: dict[str, int] = {}
     kept: list[Any] = []  # modules that have a number: another one must not get the same id

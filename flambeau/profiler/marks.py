@@ -11,7 +11,7 @@ from .recorder import operator_name
 
 
 class _Marks(modes.Observer):
-    """Tells another profiler of operators and ranges: `push(name)` and `pop()`."""
+    """Observer that reports operators and ranges to another profiler: `push(name)` and `pop()`."""
 
     def __init__(self, push: Callable[[str], Any], pop: Callable[[], Any], shapes: bool):
         self.push, self.pop, self.shapes = push, pop, shapes

@@ -53,9 +53,9 @@ class Block:
 class MemoryProfile:
     """Allocations of a profile, each with its category.
 
-    The profile knows where each block was allocated and freed, which says what it was: what the optimizer keeps is its state; what a
-    backward pass allocates is a gradient if it stays and a detail if it does not; what the forward pass allocates is an activation if
-    it lives until a backward pass, else temporary; what a loader makes, or no operator, or what stays for good, is an input."""
+    The category follows from where each block was allocated and freed: what the optimizer keeps is its state; what a backward pass
+    allocates is a gradient if it stays and autograd detail otherwise; what the forward pass allocates is an activation if it lives until a
+    backward pass, else temporary; what a loader makes, or no operator, or what stays until the end, is an input."""
 
     def __init__(self, results: Results):
         self.results = results
@@ -74,7 +74,7 @@ class MemoryProfile:
                 opened[note.storage].end = note.time
 
     def _backward_passes(self) -> list[tuple[int, int]]:
-        """Return the times of backward passes: nodes that follow each other are one."""
+        """Return the time intervals of backward passes: successive nodes are one pass."""
         found: list[tuple[int, int]] = []
         for note in self.results.notes:
             if note.scope == modes.BACKWARD and (note.parent is None or note.parent.scope != modes.BACKWARD):
@@ -118,7 +118,7 @@ class MemoryProfile:
 
     @property
     def timeline(self) -> list[tuple[int, Action, Category, int, Any]]:
-        """(time, action, what for, bytes, device), by time."""
+        """(time, action, category, bytes, device), by time."""
         found = []
         for block in self.blocks:
             kind = self.category(block)
@@ -128,7 +128,7 @@ class MemoryProfile:
         return sorted(found, key=lambda entry: entry[0])
 
     def sizes(self, device: str) -> tuple[list[int], list[list[int]]]:
-        """Moments, and the bytes in use at each by category; the first column is for what has none."""
+        """Return times, and the bytes in use at each by category; the first column is for blocks without one."""
         times, sizes, now = [], [], [0] * (len(Category) + 1)
         for moment, action, kind, nbytes, where in self.timeline:
             if not _is_on(where, device):
@@ -158,12 +158,12 @@ class MemoryProfile:
         return [(t, a.value, n, k.value) for t, a, k, n, where in self.timeline if _is_on(where, device)]
 
     def drawn(self, device: str) -> svg.Drawing:
-        """A diagram of the bytes in use over time, in SVG; categories are stacked."""
+        """Return a diagram of the bytes in use over time, in SVG; categories are stacked."""
         return drawn(*self.sizes(device), device)
 
 
 def drawn(times: list[int], sizes: list[list[int]], device: str, most: int = 0) -> svg.Drawing:
-    """An image of bytes by category at some moments; `most` is the height of the image, if it is larger than the largest sum."""
+    """Draw bytes by category at some times; `most` is the height of the image, if it is larger than the largest sum."""
     highest = max((sum(row) for row in sizes), default=0) or 1
     most = max(most, highest)
     length = (times[-1] if times else 0) or 1

@@ -1,4 +1,4 @@
-"""The profiler: recording by a schedule of steps, and what can be made of a recording."""
+"""The profiler: recording by a schedule of steps, and its outputs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _warn_once(message: str) -> None:
 
 
 def _parse_activities(activities: Iterable) -> tuple[set[ProfilerActivity], dict[ProfilerActivity, set[str]]]:
-    """The kinds of activity to collect, and of which only some are wanted."""
+    """Return the kinds of activity to collect, and the kinds of which only some are wanted."""
     kinds: set[ProfilerActivity] = set()
     filters: dict[ProfilerActivity, set[str]] = {}
     for item in activities:
@@ -52,11 +52,11 @@ def _parse_activities(activities: Iterable) -> tuple[set[ProfilerActivity], dict
 
 
 class _KinetoProfile:
-    """Recording, from `start` to `stop`, and what can be made of it. `profile` adds a schedule.
+    """Recording, from `start` to `stop`, and its outputs. `profile` adds a schedule.
 
-    activities: what to collect, by default all there is here.
-    record_shapes, profile_memory, with_stack, with_flops, with_modules: see autograd.profiler.profile. With modules or stacks, each
-    call of a layer is an event too."""
+    activities: what to collect, by default everything supported.
+    record_shapes, profile_memory, with_stack, with_flops, with_modules: see autograd.profiler.profile. With modules or stacks, each call of
+    a layer is an event too."""
 
     def __init__(
         self,
@@ -146,18 +146,18 @@ class _KinetoProfile:
         return self.profiler
 
     def events(self) -> EventList:
-        """The events, in the order they began."""
+        """Return the events, in the order they began."""
         return self._recorded("accessing events").function_events
 
     def key_averages(
         self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False
     ) -> EventList:
-        """Calls of the same operator together; see EventList.key_averages."""
+        """Group calls of the same operator; see EventList.key_averages."""
         found = self._recorded("getting key averages")
         return found.key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name)
 
     def export_chrome_trace(self, path: str, use_python_export: bool = False) -> None:
-        """Write a trace that chrome://tracing, Perfetto and TensorBoard show; packed if the name ends in .gz."""
+        """Write a trace that chrome://tracing, Perfetto and TensorBoard show; compressed if the name ends in .gz."""
         metadata = {key: json.loads(value) for key, value in self._trace_metadata.items()}
         self._recorded("exporting chrome trace").export_chrome_trace(path, metadata)
 
@@ -166,12 +166,12 @@ class _KinetoProfile:
         self._recorded("exporting stacks").export_stacks(path, metric)
 
     def export_flame_graph(self, path: str) -> None:
-        """Draw where the time went as an SVG image: each call is above the one it was made in, as wide as it took long."""
+        """Write a flame graph as an SVG image: each call is above the one it was made in, with a width proportional to its time."""
         flame.save(path, self.events())
 
     def export_memory_timeline(self, path: str, device: str | None = None) -> None:
-        """Write how much memory was in use when, and for what: as an image (.svg, or .html around one), as numbers (.json,
-        .json.gz) or every event by itself (.raw.json.gz)."""
+        """Write the memory in use over time by category: as an image (.svg, or .html around one), as numbers (.json, .json.gz) or as single
+        events (.raw.json.gz)."""
         warnings.warn(
             "`export_memory_timeline` is deprecated and will be removed in a future version. Please use"
             " `torch.cuda.memory._record_memory_history` and `torch.cuda.memory._export_memory_snapshot` instead.",
@@ -221,8 +221,8 @@ class ProfilerAction(Enum):
 def schedule(
     *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0, skip_first_wait: int = 0
 ) -> Callable[[int], ProfilerAction]:
-    """Steps in cycles: `wait` of them are left out, `warmup` are run ready to record, `active` are recorded; `repeat` times (0: for
-    ever), after the first `skip_first` steps. `skip_first_wait`: the first cycle does not wait."""
+    """Return a schedule of steps in cycles: `wait` of them are skipped, `warmup` prepare for recording, `active` are recorded; `repeat`
+    times (0: without end), after the first `skip_first` steps. `skip_first_wait`: the first cycle does not wait."""
     if wait < 0 or warmup < 0 or active <= 0 or repeat < 0 or skip_first < 0:
         raise AssertionError(
             f"Invalid profiler schedule arguments. Got wait={wait} (need >= 0), warmup={warmup} (need >= 0), active={active}"
@@ -248,7 +248,7 @@ def schedule(
 
 
 def _default_schedule_fn(_: int) -> ProfilerAction:
-    """Record every step, the schedule where none is given."""
+    """Record every step: the schedule if none is given."""
     return ProfilerAction.RECORD
 
 
@@ -273,8 +273,8 @@ class profile(_KinetoProfile):  # noqa: N801
     """Context manager: record what runs in this thread, according to a schedule of steps.
 
     schedule: a function of the step (see `schedule`), which `step()` counts; without one everything is recorded.
-    on_trace_ready: called with the profile whenever a recording is whole.
-    The other arguments are those of autograd.profiler.profile; `activities` says what to collect."""
+    on_trace_ready: called with the profile whenever a recording is complete.
+    The other arguments are those of autograd.profiler.profile; `activities` selects what to collect."""
 
     def __init__(
         self,
@@ -370,7 +370,7 @@ class profile(_KinetoProfile):  # noqa: N801
             self.step_rec_fn = None
 
     def _transit_action(self, before: ProfilerAction, now: ProfilerAction | None) -> None:
-        """Start, stop or save the trace as the schedule goes from one action to the next; None is the end."""
+        """Start, stop or save the trace when the schedule goes from one action to the next; None is the end."""
         if before == _SAVE or (before == _RECORD and now is None):
             self.stop_trace()
             self._trace_ready()

@@ -1,4 +1,4 @@
-"""`torch.ops.profiler`: ranges with names, as functions that graphs can call."""
+"""`torch.ops.profiler`: named ranges, as functions that graphs can call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .session import record_function
 
 @overridable
 def _record_function_enter(name: str, args: str | None = None) -> Any:
-    """Begin a range; what is returned ends it."""
+    """Begin a range; return the handle that ends it."""
     return record_function(name, args).__enter__()
 
 
@@ -19,7 +19,7 @@ _record_function_enter_new = _record_function_enter
 
 @overridable
 def _record_function_exit(handle: Any) -> None:
-    """End the range that a handle stands for."""
+    """End the range of a handle."""
     if not isinstance(handle, record_function):
         raise TypeError(
             f"_record_function_exit(): expected what _record_function_enter returned, not {type(handle).__name__}"

@@ -1,5 +1,4 @@
-"""The recorder of a profiler, which notes events as they happen: operators, ranges, memory, Python's stack. Made into events
-afterwards."""
+"""Recorder of a profiler: records operators, ranges, memory and Python's stack as notes, which are converted to events afterwards."""
 
 from __future__ import annotations
 
@@ -26,8 +25,8 @@ _PREFIXES = {"linalg": "linalg_", "fft": "fft_", "special": "special_"}
 
 
 class Note:
-    """A recorded operator or range. Times are of `time.perf_counter_ns`; `memory` is what was allocated, less what was freed, on the
-    host and on devices, without the parts."""
+    """A recorded operator or range. Times are of `time.perf_counter_ns`; `memory` is the bytes allocated less those freed, on the host and
+    on devices, without those of calls inside."""
 
     # Fields that most do not need have their values here: noting an event must take little time.
     what: Any
@@ -53,12 +52,12 @@ class Note:
 
     @property
     def operator(self) -> Any:
-        """The operator's record; None of a range."""
+        """The operator's record; None for a range."""
         return None if type(self.what) is str else self.what
 
 
 def operator_name(op: Any) -> str:
-    """The name that PyTorch's profiler gives an operator; one that PyTorch does not have is `flambeau::name`."""
+    """Return the name of an operator in PyTorch's profiler; one that PyTorch does not have is `flambeau::name`."""
     name = op.name
     if "::" in name:
         return name
@@ -79,7 +78,7 @@ class MemoryNote:
 
 
 class Described:
-    """A tensor that was an argument, without its values."""
+    """A tensor argument without its values."""
 
     __slots__ = ("shape", "strides", "dtype", "device", "storage", "version", "requires_grad", "layout", "impl")
 
@@ -95,7 +94,7 @@ class Described:
 
 
 def described(value: Any) -> Any:
-    """Arguments of a call without the memory of tensors."""
+    """Return arguments of a call with tensors replaced by descriptions without memory."""
     if isinstance(value, Tensor):
         return Described(value)
     if type(value) in (list, tuple):
@@ -104,7 +103,7 @@ def described(value: Any) -> Any:
 
 
 def user_stack() -> list[tuple[Any, int]]:
-    """The frames outside this package, the innermost first: code and line."""
+    """Return the frames outside this package, the innermost first: code and line."""
     frame: Any = sys._getframe(2)
     found = []
     while frame is not None:
@@ -115,7 +114,7 @@ def user_stack() -> list[tuple[Any, int]]:
 
 
 class DeviceClock:
-    """Marks in the current stream of an accelerator, and the microseconds between them."""
+    """Events in the current stream of an accelerator, and the microseconds between them."""
 
     def __init__(self, module: Any):
         self.module = module
@@ -130,7 +129,7 @@ class DeviceClock:
 
 
 class Recorder(modes.Observer, watching.Watcher):
-    """Notes what one thread does, between `start` and `stop`."""
+    """Records what one thread does, between `start` and `stop`."""
 
     def __init__(
         self,
@@ -252,7 +251,7 @@ class Recorder(modes.Observer, watching.Watcher):
             self.current = event.parent
 
     def collective(self, name: str, shapes: list, began: float, ended: float) -> None:
-        """Note that an operation of a process group is over; the times are of `time.perf_counter`."""
+        """Record an operation of a process group that has ended; the times are of `time.perf_counter`."""
         self.elsewhere.append((name, shapes, began, ended, threading.get_native_id()))
 
     # -- memory -------------------------------------------------------------------------------------------------------
@@ -290,6 +289,6 @@ class Recorder(modes.Observer, watching.Watcher):
 
 
 def frame_text(entry: tuple[Any, int]) -> str:
-    """A frame of a stack as PyTorch writes it."""
+    """Return a stack frame as PyTorch writes it."""
     code, line = entry
     return f"{code.co_filename}({line}): {code.co_name}"

@@ -1,4 +1,4 @@
-"""A profiler's notes as events and as a trace that chrome://tracing, Perfetto and TensorBoard show."""
+"""Conversion of recorded notes to events and to a trace for chrome://tracing, Perfetto and TensorBoard."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BASE = 1790857026000000000  # traces count their microseconds from here, nanose
 
 
 class KinetoEvent:
-    """An event with a method for each of its fields, as PyTorch's recorder hands them out."""
+    """An event with a method for each of its fields, like PyTorch's."""
 
     def __init__(self, event: FunctionEvent):
         self.event = event
@@ -58,7 +58,7 @@ class KinetoEvent:
 
 
 class Results:
-    """Findings of one run of a recorder; events are made on first use."""
+    """Results of one run of a recorder; events are made on first use."""
 
     def __init__(
         self,
@@ -85,15 +85,15 @@ class Results:
 
     # -- events -----------------------------------------------------------------------------------------------------
     def events(self) -> list[KinetoEvent]:
-        """The events with PyTorch's methods."""
+        """Return the events with PyTorch's methods."""
         return [KinetoEvent(event) for event in self.function_events()]
 
     def experimental_event_tree(self) -> list[Any]:
-        """Calls, operators and allocations inside each other, by PyTorch's names: the outermost, in the order they began."""
+        """Return calls, operators and allocations nested in each other, under PyTorch's names: the outermost, in the order they began."""
         return event_tree(self)
 
     def function_events(self) -> list[FunctionEvent]:
-        """The events in the order they began."""
+        """Return the events in the order they began."""
         made = [self._event(i, note) for i, note in enumerate(self.notes, 1)]
         self._add_memory(made)
         made += self._collectives(len(made))
@@ -141,7 +141,7 @@ class Results:
         return event
 
     def inputs_of(self, note: Note) -> list[Any]:
-        """The arguments of an operator in the order of its declaration, tensors without their values."""
+        """Return the arguments of an operator in the order of its declaration, tensors without their values."""
         if note.inputs is None:
             return []
         found = self._inputs.get(id(note))
@@ -157,7 +157,7 @@ class Results:
         return found
 
     def _add_memory(self, made: list[FunctionEvent]) -> None:
-        """Add to each event what it allocated, its parts included; what was allocated outside any is an event of its own."""
+        """Add to each event what it allocated, including calls inside; allocations outside of any become separate events."""
         by_note = {id(note): event for note, event in zip(self.notes, made)}
         for note in self.notes:
             around: Note | None = note
@@ -187,7 +187,7 @@ class Results:
             )  # fmt: skip
 
     def _kernels(self, made: list[FunctionEvent], count: int) -> Iterator[FunctionEvent]:
-        """Yield the device's events, each linked to the innermost call that asked for it."""
+        """Yield the device's events, each linked to the innermost call that launched it."""
         for i, activity in enumerate(self.recorder.activities, count + 1):
             owner = self.caller_of(activity)
             times = self._microseconds(activity.start), self._microseconds(activity.end)
@@ -216,7 +216,7 @@ class Results:
 
     # -- the trace --------------------------------------------------------------------------------------------------
     def save(self, path: str) -> None:
-        """Write the trace; packed if the name ends in .gz."""
+        """Write the trace; compressed if the name ends in .gz."""
         text = json.dumps(self.trace(os.path.basename(path)), indent=1)
         if path.endswith(".gz"):
             with gzip.open(path, "wt") as packed:
@@ -226,7 +226,7 @@ class Results:
                 file.write(text)
 
     def trace(self, name: str = "") -> dict[str, Any]:
-        """The trace as PyTorch's profiler writes it."""
+        """Return the trace in the form of PyTorch's profiler."""
         entries = [*self._names(), *self._calls(), *self._links(), *self._gpu(), *self._memory(), *self._ends()]
         return {
             "schemaVersion": 1,
@@ -291,7 +291,7 @@ class Results:
             }  # fmt: skip
 
     def _links(self) -> Iterator[dict[str, Any]]:
-        """Arrows from a forward call to the node of the backward pass that it made."""
+        """Yield arrows from a forward call to the node of the backward pass that it created."""
         if not switches.links:
             return
         forward: dict[int, Note] = {}
@@ -309,7 +309,7 @@ class Results:
             yield {**common, "ph": "f", "bp": "e", "tid": note.thread, "ts": self._moment(note.start)}
 
     def _gpu(self) -> Iterator[dict[str, Any]]:
-        """Yield the device's activities, with arrows from the calls that asked for them."""
+        """Yield the device's activities, with arrows from the calls that launched them."""
         process = os.getpid()
         for activity in self.recorder.activities:
             owner = self.caller_of(activity)
@@ -370,7 +370,7 @@ class Results:
 
 
 def _concrete(value: Any) -> Any:
-    """A number, a text or a list of such; None for everything else."""
+    """Return a number, a text or a list of such; None for everything else."""
     if isinstance(value, list):
         return None if any(_concrete(v) is None for v in value) else value
     return value if isinstance(value, (int, float, str)) else None
@@ -385,7 +385,7 @@ def _structure(value: Any, field: str) -> list:
 
 
 def type_word(value: Any) -> str:
-    """The type of an argument as PyTorch's traces have it."""
+    """Return the type of an argument as PyTorch's traces name it."""
     if isinstance(value, Described):
         return value.dtype.cpp
     if isinstance(value, list):

@@ -59,7 +59,7 @@ def _set_enabled(on: bool) -> None:
 
 
 def _gpu_recording() -> Any:
-    """Return a recording of kernels; None where NVIDIA's library for that is missing, so that operators are measured by events instead."""
+    """Return a recording of kernels; None if NVIDIA's library for that is missing, so that operators are measured by events instead."""
     try:
         return cupti.Recording()
     except MissingLibrary as problem:
@@ -68,10 +68,10 @@ def _gpu_recording() -> Any:
 
 
 class _ProfilerStats:
-    """Costs of the profiler itself."""
+    """Overhead of the profiler itself."""
 
     def took(self, what: str, began: int) -> int:
-        """Note how long something took since `began`; returns the time now."""
+        """Record the time that something took since `began`; return the current time."""
         now = time.perf_counter_ns()
         setattr(self, f"{what}_call_duration_us", max(1, (now - began) // 1000))
         return now
@@ -89,9 +89,9 @@ class profile:  # noqa: N801
 
     enabled: False makes it do nothing.
     use_device: "cuda" also measures the time on the GPU. `use_cuda=True` is its former name.
-    record_shapes: keep the shapes of arguments, `with_flops` also counts floating point operations, `profile_memory` what is
-    allocated, `with_stack` the lines of code that called, `with_modules` the layers of a network.
-    acc_events: keep the events of former runs of the same profile."""
+    record_shapes: keep the shapes of arguments, `with_flops` also counts floating point operations, `profile_memory` what is allocated,
+    `with_stack` the lines of code that called, `with_modules` the layers of a network. acc_events: keep the events of former runs of the
+    same profile."""
 
     def __init__(
         self,
@@ -305,7 +305,7 @@ class profile:  # noqa: N801
         events.export_stacks(path, metric)
 
     def toggle_collection_dynamic(self, enabled: bool, activities: Iterable[ProfilerActivity]) -> None:
-        """Pause recording, or go on with it."""
+        """Pause or resume recording."""
         if ProfilerActivity.CPU in set(activities) and self._recorder is not None:
             modes.observe(self._recorder if enabled else None)
 
@@ -321,12 +321,12 @@ class profile:  # noqa: N801
 
     @property
     def self_cpu_time_total(self) -> float:
-        """Microseconds of all events, each without its parts."""
+        """Microseconds of all events, each without those inside it."""
         return self.function_events.self_cpu_time_total
 
 
 class record_function(contextlib.ContextDecorator):  # noqa: N801
-    """Context manager or decorator: name what happens inside in the profile."""
+    """Context manager or decorator: record what runs inside as a named range."""
 
     def __init__(self, name: str, args: str | None = None):
         self.name, self.args = name, args
@@ -352,7 +352,7 @@ class record_function(contextlib.ContextDecorator):  # noqa: N801
             self._observer.end(self.record)
 
     def _call_end_callbacks_on_future(self, fut: Any) -> Any:
-        """Extend the range until the future has its value; return a future that has it then."""
+        """Extend the range until the future has its value; return a future with the same value."""
         if not self.run_callbacks_on_exit:
             raise RuntimeError("_call_end_callbacks_on_future can only be called once.")
         self.run_callbacks_on_exit = False
@@ -378,7 +378,7 @@ class EnforceUnique:
 
 
 class KinetoStepTracker:
-    """Counter of training steps: each requester has a count of its own, and the step is the greatest of them."""
+    """Counter of training steps: each requester has a separate count, and the step is the greatest of them."""
 
     _current_step = 0
     _step_dict: dict[str, int] = defaultdict(int)
@@ -417,5 +417,5 @@ def _profiler_enabled() -> bool:
 
 
 def _disable_profiler() -> None:
-    """End the profile that is on; PyTorch's loggers call it before they begin one of their own."""
+    """End the active profile; PyTorch's loggers call it before they begin their own."""
     _started[-1].__exit__(None, None, None)

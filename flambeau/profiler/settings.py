@@ -1,4 +1,4 @@
-"""The settings of profilers, by PyTorch's names: devices, kinds of activity, kinds of range, switches; and the facts that a trace has about an event."""
+"""Settings of profilers, under PyTorch's names: devices, kinds of activity and range, switches; and attributes of events in traces."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class ExperimentalConfig:
 
 
 class _Switches:
-    """Switches for what is shown of a recording."""
+    """Switches for how a recording is shown."""
 
     concrete_inputs = True  # numbers among the arguments
     links = True  # arrows from forward calls to backward ones
@@ -112,17 +112,17 @@ switches = _Switches()
 
 
 def device_type(name: str) -> DeviceType:
-    """The type of a device called `cuda`."""
+    """Return the type of a device by its name, such as `cuda`."""
     return next((kind for kind in DeviceType if kind.name.lower() == name), DeviceType.PrivateUse1)
 
 
 def kineto_available() -> bool:
-    """Return whether traces can be recorded; they always can, by Flambeau's own recorder."""
+    """Return True: traces can always be recorded, by Flambeau's own recorder."""
     return True
 
 
 def supported_activities() -> set[ProfilerActivity]:
-    """The activities that can be recorded on this machine."""
+    """Return the activities that can be recorded on this machine."""
     found = {ProfilerActivity.CPU}
     if has_backend(device("cuda")):
         found.add(ProfilerActivity.CUDA)

@@ -1,4 +1,4 @@
-"""The table that a profiler prints, with PyTorch's columns and widths."""
+"""Table that a profiler prints, with PyTorch's columns and widths."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ON_DEVICE = (DeviceType.CUDA, DeviceType.PrivateUse1, DeviceType.MTIA, DeviceTy
 
 
 def _format_time(time_us: float) -> str:
-    """Microseconds in a unit that suits them."""
+    """Format microseconds in a suitable unit."""
     for size, unit in ((1e6, "s"), (1e3, "ms")):
         if time_us >= size:
             return f"{time_us / size:.3f}{unit}"
@@ -31,7 +31,7 @@ def _format_time_share(time_us: float, total_time_us: float) -> str:
 
 
 def _format_memory(nbytes: int) -> str:
-    """Bytes in a unit that suits them."""
+    """Format bytes in a suitable unit."""
     for power, unit in ((3, "GB"), (2, "MB"), (1, "KB")):
         if abs(nbytes) >= 1024**power:
             return f"{nbytes / 1024**power:.2f} {unit}"
@@ -43,7 +43,7 @@ def _limited(width: int, most: int | None) -> int:
 
 
 class Table:
-    """The columns of a list of events: what there is to show decides which there are."""
+    """Table of a list of events, with a column for each value that they have."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class Table:
         return name if self.most is None or len(name) < self.most - 3 else f"{name[: self.most - 3]}..."
 
     def _rows(self, event: Any) -> list[str]:
-        """The event's row, and the rest of its stack below it."""
+        """Return the event's row, and the rest of its stack below it."""
         stack = event.stack or []
         lines = [self._line(self._values(event, self._source(stack[0]) if stack else ""))]
         if self.stacks:

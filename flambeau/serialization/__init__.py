@@ -41,7 +41,7 @@ _SHARDED = ("load_sharded", "load_sharded_checkpoint", "save_sharded")
 
 
 def __getattr__(name: str):
-    """Reading and writing shards is imported when first used."""
+    """Import functions for shards on first use."""
     if name in _SHARDED:
         return getattr(_submodule(__name__, "sharded"), name)
     raise _no_attribute(__name__, name)

@@ -1,4 +1,4 @@
-"""The zip archives that checkpoints are: records stored as they are, each starting at a round address."""
+"""Zip archives of checkpoints: records stored uncompressed, each at an aligned offset."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VERSION = b"3\n"
 
 
 class ArchiveWriter:
-    """Writer of records one after the other, into any object with `write`."""
+    """Writes records one after the other, into any object with `write`."""
 
     def __init__(self, file: Any, root: str = "archive"):
         self.file, self.root = file, root
@@ -48,7 +48,7 @@ class ArchiveWriter:
         self._close(name, header, crc, len(contents))
 
     def write_record_metadata(self, name: str, size: int) -> None:
-        """Leave room for a record that is filled in later."""
+        """Reserve space for a record that is filled in later."""
         header = self._open(name, size)
         zeros = bytes(min(size, 1 << 20))
         for start in range(0, size, 1 << 20):
@@ -143,7 +143,7 @@ class SeekableFile:
 
 
 class ArchiveReader:
-    """Records of one archive, read or mapped."""
+    """The records of an archive, read or mapped."""
 
     def __init__(self, file: Any, mapping: Any = None):
         self.file, self.mapping = file, mapping
@@ -170,7 +170,7 @@ class ArchiveReader:
         return data
 
     def get_record_offset(self, name: str) -> int:
-        """The offset in the file at which the bytes of a record begin."""
+        """Return the offset in the file at which the bytes of a record begin."""
         return self._start(self._info(name))
 
     def get_record_size(self, name: str) -> int:
@@ -189,7 +189,7 @@ class ArchiveReader:
         return "big" if default is LoadEndianness.BIG else "little"
 
     def storage(self, key: str, nbytes: int) -> UntypedStorage:
-        """The bytes of data/`key`: mapped, or read straight into memory of their own."""
+        """Return the bytes of data/`key`: mapped, or read into new memory."""
         info = self.checked(key, nbytes)
         start = self._start(info)
         self.left -= nbytes
@@ -258,7 +258,7 @@ def _size_of(file: Any) -> int:
 
 
 def read_into(file: Any, target: memoryview) -> int:
-    """Fill `target` from the file; returns how many bytes there were."""
+    """Fill `target` from the file; return the number of bytes read."""
     done = 0
     while done < len(target):
         if hasattr(file, "readinto"):
@@ -281,7 +281,7 @@ class PyTorchFileReader(ArchiveReader):
         super().__init__(open(name_or_buffer, "rb") if named else name_or_buffer)  # noqa: SIM115  open as long as the reader
 
     def get_storage_from_record(self, name: str, numel: int, dtype: Any) -> Tensor:
-        """An empty tensor of bytes over the bytes of a record; `numel` is their number (of elements, where dtype is one)."""
+        """Return an empty byte tensor over the bytes of a record; `numel` is their number (of elements, if a dtype is given)."""
         nbytes = numel * getattr(dtype, "itemsize", 1)
         found = self.storage(name.removeprefix("data/"), nbytes)
         return new_tensor(found, Size((0,)), (1,), 0, uint8, cpu, True)

@@ -1,7 +1,7 @@
-"""Rules for what a file may make and change when only weights are loaded: every name it can call, with a constructor that takes data alone.
+"""Rules for what a file may create and change when only weights are loaded: each name it can call, with a constructor that takes data.
 
-Classes are never called with arguments of the file's choosing: they take more than data (`bytearray(10**12)`, `set(a tensor that
-repeats one number for ever)`, `Parameter(an object that pretends to be a tensor)`)."""
+Classes are never called with arguments of the file's choosing: they take more than data (`bytearray(10**12)`, `set(a tensor that repeats
+one number for ever)`, `Parameter(an object that pretends to be a tensor)`)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _refuse(what: str) -> Any:
 
 
 class Keys:
-    """Keys of dictionaries and items of sets. Tuples and frozensets are hashed to their ground each time, and a few bytes of a file can
+    """Checks keys of dictionaries and items of sets. Tuples and frozensets are hashed recursively each time, and a few bytes of a file can
     nest them without end (or make them as wide as 2 ** 60): only small ones pass."""
 
     LARGEST, DEEPEST, NESTED = 256, 32, 1000
@@ -64,7 +64,7 @@ class Keys:
         self.seen[id(key)] = key
 
     def check_values(self, target: Any, values: Iterable[Any]) -> None:
-        """Python frees a defaultdict in a defaultdict in a defaultdict ... by recursion, and the stack ends at some 100,000 of them."""
+        """Limit the number of nested defaultdicts: Python frees them recursively, and some 100,000 of them exhaust the stack."""
         if type(target) is collections.defaultdict:
             self.nested += sum(type(value) is collections.defaultdict for value in values)
             if self.nested > self.NESTED:
@@ -76,7 +76,7 @@ class Keys:
 
 
 def _items(keys: Keys, name: str, args: tuple) -> list:
-    """The items of the one list (or tuple, or set) that a constructor is given, or of none."""
+    """Return the items of the one list (or tuple, or set) that a constructor is given, or of none."""
     if not args:
         return []
     if len(args) != 1 or type(args[0]) not in (list, tuple, set, frozenset):
@@ -98,7 +98,7 @@ def _frozenset(keys: Keys, *args: Any) -> frozenset:
 
 
 def _bytearray(keys: Keys, *args: Any) -> bytearray:
-    """bytearray(), bytearray(b"..."), bytearray("...", "latin-1"): as the protocols of pickle write them."""
+    """Make a bytearray from (), (b"...",) or ("...", "latin-1"), the forms in which pickle's protocols write it."""
     if len(args) == 2:
         return bytearray(rebuild.encode(*args))
     if len(args) > 1 or (args and type(args[0]) is not bytes):
@@ -184,7 +184,7 @@ def _buffer(keys: Keys, *args: Any) -> Tensor:
 
 def _uninitialized(kind: Any) -> Callable[..., Any]:
     def construct(keys: Keys, *args: Any) -> Any:
-        """(requires_grad, device, dtype, and of a buffer whether it is persistent)"""
+        """Construct from (requires_grad, device, dtype, and for a buffer whether it is persistent)."""
         allowed = ((bool,), (device, type(None)), (dtype, type(None)), (bool,))[
             : 4 if kind is UninitializedBuffer else 3
         ]
@@ -203,7 +203,7 @@ _OWN = frozenset({"_tangent", "_backward_hooks", "_post_accumulate_grad_hooks"})
 
 def attributes(kind: type, given: Any) -> None:
     """Raise unless these can be attributes that a user has set on an object of this class. They may hide a method, as they may in a
-    program, but only behind something that cannot be called in its place."""
+    program, but only by a value that cannot be called in its place."""
     if type(given) is not dict:
         _refuse(f"the attributes of a {kind.__name__} should be a dictionary, got {shown(given)}")
     for name, value in given.items():
@@ -215,7 +215,7 @@ def attributes(kind: type, given: Any) -> None:
 
 
 def _hidden(kind: type, name: str) -> Any:
-    """Return what this package (or Python) has under a name that a user's class may take."""
+    """Return the attribute that this package (or Python) has under a name that a user's class may take."""
     users = [c for c in kind.__mro__ if not _is_known(c)]
     return next((vars(c)[name] for c in kind.__mro__ if c not in users and name in vars(c)), None)
 
@@ -228,7 +228,7 @@ _PACKAGE = Tensor.__module__.partition(".")[0]
 
 
 def state(kind: Any, given: Any) -> None:
-    """Raise unless this is a state that tensors of this class can have in a file."""
+    """Raise unless this is a valid state of tensors of this class in a file."""
     if kind.__setstate__ is not Tensor.__setstate__ or (type(given) is tuple and len(given) in (3, 4, 5)):
         return  # the user's own method reads it, or it is of PyTorch 0.x and checked where it is used
     own, slots = split_state(given)

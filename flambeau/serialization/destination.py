@@ -1,4 +1,4 @@
-"""Destinations of `save`: a regular file changes at once or not at all; a device or a pipe is written to as it is."""
+"""Destinations of `save`: a regular file is replaced atomically; a device or a pipe is written to directly."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _LINKS = 40  # as many symbolic links in a row as Linux follows
 
 @contextlib.contextmanager
 def written_file(path: Any) -> Iterator[Any]:
-    """A file to be written in the block. What is written takes `path`'s place, owner and mode when the block ends well, so that a crash
-    leaves the old file whole; it goes straight to `path` where that cannot be: a device, a pipe, a file in a folder where no other can
-    be made, a file of somebody else's."""
+    """Context manager: yield a file to be written. It replaces `path`, with its owner and mode, when the block ends without error, so that
+    a crash leaves the old file intact; `path` is written directly if that is impossible: a device, a pipe, a file in a folder where no
+    other can be created, a file of another user."""
     with _replacement(path) as temporary, open(path if temporary is None else temporary, "wb") as file:
         yield file
 
@@ -39,7 +39,7 @@ def written_path(path: Any) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _replacement(path: Any) -> Iterator[Any]:
-    """The name of an empty file that replaces `path` after the block; None where nothing may replace it."""
+    """Context manager: yield the name of an empty file that replaces `path` on exit; None if nothing may replace it."""
     path = os.fspath(path)
     folder = os.path.dirname(path)
     if folder and not os.path.isdir(folder):
@@ -63,7 +63,7 @@ def _replacement(path: Any) -> Iterator[Any]:
 
 
 def _target(path: Any) -> Any:
-    """The regular file (or the place for one) that a path leads to through symbolic links; None where it leads to something else."""
+    """Return the regular file (or the path for one) that a path leads to through symbolic links; None if it is something else."""
     if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
         return None
     for _ in range(_LINKS):
@@ -76,7 +76,7 @@ def _target(path: Any) -> Any:
 
 
 def _temporary(target: Any) -> tuple[Any, os.stat_result] | None:
-    """A new empty file beside `target`, and the owner and mode it is to have; None where there can be none."""
+    """Return a new empty file next to `target`, and the owner and mode it is to have; None if it cannot be created."""
     try:
         with open(target, "r+b") as file:  # a file that may not be written to may not be replaced either
             before = os.fstat(file.fileno())

@@ -1,4 +1,4 @@
-"""Names in checkpoints: those that PyTorch writes, and what they are here."""
+"""Names in checkpoints: PyTorch's names, and the corresponding objects here."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ STORAGE_OF: dict[dtype, str] = {d: n for n, d in STORAGE_NAMES.items()}
 
 
 class StorageType:
-    """Stand-in for torch.FloatStorage and the like inside a checkpoint."""
+    """Stand-in for torch.FloatStorage and similar classes inside a checkpoint."""
 
     def __init__(self, name: str, kind: dtype | None):
         self.name, self.dtype = name, kind
 
 
 def normalize_storage_type(storage_type: type) -> type:
-    """Return the class of typed storages that is called as the given one, which may be of a GPU."""
+    """Return the typed storage class with the name of the given one, which may be a GPU's."""
     return LEGACY_STORAGES[storage_type.__name__]
 
 
@@ -129,7 +129,7 @@ _MOVED = {
 
 
 def written_name(obj: Any) -> tuple[str, str] | None:
-    """(module, name) under which PyTorch knows `obj`, or None if its own name will do."""
+    """Return (module, name) of `obj` in PyTorch, or None if its own name is used."""
     if isinstance(obj, StorageType):
         return ("torch.storage" if obj is UNTYPED else "torch", obj.name)
     try:
@@ -152,7 +152,7 @@ def present_name(module: str, name: str) -> tuple[str, str]:
 
 
 def resolve(module: str, name: str) -> Any:
-    """Find what a file calls module.name: torch's names mean this package."""
+    """Return the object that a file calls module.name: torch's names mean this package."""
     known = SAFE.get((module, name))
     if known is not None:
         return known

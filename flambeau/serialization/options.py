@@ -11,7 +11,7 @@ from ..core.uninterrupted import uninterrupted
 
 
 class LoadEndianness(Enum):
-    """The byte order of files that do not say which they have."""
+    """The byte order of files that do not declare one."""
 
     NATIVE = 1
     LITTLE = 2
@@ -42,7 +42,7 @@ save_options = _SaveOptions()
 
 
 def get_default_load_endianness() -> LoadEndianness | None:
-    """The byte order taken for files without a mark; None means little-endian."""
+    """Return the byte order assumed for files that do not declare one; None means little-endian."""
     return load_options.endianness
 
 
@@ -64,7 +64,7 @@ def set_crc32_options(compute_crc32: bool) -> None:
 
 
 def get_default_mmap_options() -> int | None:
-    """The flag that `load(mmap=True)` maps files with."""
+    """Return the flag with which `load(mmap=True)` maps files."""
     return load_options.mmap_flags
 
 
@@ -96,7 +96,7 @@ state = _State()
 
 
 class skip_data:
-    """Context manager: `save` leaves room for the bytes of storages without writing them, and `load` makes storages without reading."""
+    """Context manager: `save` reserves space for storages without writing them, and `load` creates storages without reading."""
 
     def __init__(self, materialize_fake_tensors: bool = False):
         if materialize_fake_tensors:

@@ -1,4 +1,4 @@
-"""Locations of storages: the tag a file keeps of it, and the way back."""
+"""Locations of storages: their tags in files, and restoring them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _packages: list[tuple[int, Callable[[Any], str | None], Callable[[Any, str], Any
 def register_package(
     priority: int, tagger: Callable[[Any], str | None], deserializer: Callable[[Any, str], Any]
 ) -> None:
-    """Ask these two functions, lower priorities first, how a storage's place is called and how to put a storage there; None passes
-    the question on."""
+    """Register two functions, called in order of priority (lowest first): one returns the tag of a storage's location, the other moves a
+    storage to a tag's location; None passes on to the next."""
     _packages.append((priority, tagger, deserializer))
     _packages.sort(key=lambda package: package[0])
 
 
 def location_tag(storage: Any) -> str:
-    """The name of a storage's place in a file: 'cpu', 'cuda:0', 'meta'."""
+    """Return the tag of a storage's location in a file: 'cpu', 'cuda:0', 'meta'."""
     for _, tagger, _ in _packages:
         tag = tagger(storage)
         if tag:
@@ -52,7 +52,7 @@ def _on_meta(storage: Any, location: str) -> Any:
 
 
 def validate_cuda_device(location: str) -> int:
-    """The number of the CUDA device that a tag names."""
+    """Return the index of the CUDA device that a tag names."""
     where = device(location)
     if has_backend(where):
         count = backend_of(where).device_count

@@ -1,4 +1,4 @@
-"""Reading checkpoints: the zip format, the older one, restricted to data unless told otherwise."""
+"""Reading of checkpoints: the zip format and the older one, restricted to data by default."""
 
 from __future__ import annotations
 
@@ -150,8 +150,8 @@ def _bytes_left(file: Any) -> int:
 
 
 def _keys(given: Any, wanted: set[str]) -> list[str]:
-    """The keys of the storages in the order they follow in the file: all that the object uses, or some tensor would show whatever
-    was in memory before."""
+    """Return the keys of the storages in their order in the file; raises unless all that the object uses are there, since the others would
+    stay uninitialised."""
     if type(given) is not list:
         raise RuntimeError(f"corrupt checkpoint: expected the keys of the storages, got {rebuild.shown(given)}")
     keys = [key.decode() if type(key) is bytes else key for key in given]
@@ -186,7 +186,7 @@ def _exactly(file: Any, target: memoryview) -> None:
 
 
 def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
-    """The full names of what a file in the zip format uses and `load` would refuse, sorted; nothing of it is run."""
+    """Return the full names of what a file in the zip format uses and `load` would refuse, sorted; nothing of it is run."""
     with _opened(f) as file:
         if not _is_zipfile(file):
             raise ValueError("Expected input to be a checkpoint returned by torch.save but got something else")
@@ -196,7 +196,7 @@ def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
 
 
 def _globals(data: bytes) -> Iterator[tuple[str, str]]:
-    """(module, name) of each global in a pickle, whichever of the two instructions names it."""
+    """Yield (module, name) of each global in a pickle, from either of the two instructions that name one."""
     strings: list[str] = []
     memo: dict[int, Any] = {}
     last: Any = None
@@ -246,7 +246,7 @@ def _switched_on(variable: str) -> bool:
 
 
 def _restricted(weights_only: bool | None, pickle_module: Any) -> bool:
-    """Return whether only weights may be read: what the caller says, or PyTorch's two environment variables, or yes."""
+    """Return whether only weights may be read: by the caller's choice, or PyTorch's two environment variables, or by default."""
     always, never = _switched_on("TORCH_FORCE_WEIGHTS_ONLY_LOAD"), _switched_on("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD")
     if always and never:
         raise RuntimeError(
@@ -321,7 +321,7 @@ def _dispatch(file: Any, map_location: Any, kind: Any, mmap: bool, options: dict
 
 
 def _mapped(file: Any) -> Any:
-    """The file as memory: changes stay private, or go to the file where `set_default_mmap_options` says so."""
+    """Map the file into memory: changes stay private, or go to the file if `set_default_mmap_options` says so."""
     if load_options.mmap_flags != mapped.MAP_SHARED:
         return mapped.mmap(file.fileno(), 0, access=mapped.ACCESS_COPY)
     with open(file.name, "r+b") as writable:

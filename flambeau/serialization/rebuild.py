@@ -1,4 +1,4 @@
-"""The functions a checkpoint calls to put tensors together. They check everything: a file may be hostile."""
+"""Functions that a checkpoint calls to rebuild tensors. They check everything: a file may be hostile."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ from ..ops.sparse.coo import check_invariants_of, sparse_coo_tensor
 
 
 class _Loading(threading.local):
-    """State of the file that this thread is reading. The older format keeps the numbers behind the objects: what looks at numbers
-    waits in `steps` until they are read. `turned` has the memory that holds conjugates or negatives of a storage's numbers."""
+    """State of the file that this thread is reading. The older format stores the data after the objects: steps that read data wait in
+    `steps` until then. `turned` holds storages with the conjugate or negative of another storage's data."""
 
     steps: list[Callable[[], Any]] | None = None
     turned: dict[tuple, tuple[UntypedStorage, UntypedStorage]] | None = None
@@ -76,7 +76,7 @@ _COUNTABLE = 1 << 63  # kernels count bytes in 64 bits with a sign
 
 
 def shown(value: Any, nested: bool = True) -> str:
-    """A short text about a value of the file, for errors. Its repr might be endless: a short file can describe a huge list."""
+    """Return a short text about a value of the file, for errors. Its repr might be endless: a short file can describe a huge list."""
     if value is None or type(value) in (bool, float):
         return repr(value)
     if type(value) is int:
@@ -96,8 +96,8 @@ def _integers(values: Any, what: str) -> tuple[int, ...]:
 
 
 def _checked_header(kind: Any, offset: Any, size: Any, stride: Any) -> tuple[Size, tuple[int, ...], int]:
-    """Size, strides, and the number of bytes a storage must have so that every element lies inside it. Python's integers do not
-    overflow; what is let through fits the 64 bits of the kernels."""
+    """Return size, strides, and the number of bytes a storage must have so that every element is inside it. Python's integers do not
+    overflow; accepted values fit the 64 bits of the kernels."""
     if not isinstance(kind, dtype):
         raise RuntimeError(f"corrupt checkpoint: expected a dtype, got {shown(kind)}")
     if kind.kind == "q":
@@ -161,8 +161,8 @@ def tensor_v3(
 
 
 def _turned(storage: UntypedStorage, kind: dtype, metadata: Any) -> UntypedStorage:
-    """PyTorch marks a conjugate or negative instead of computing it, and its files keep the mark: the storage, or one with the
-    numbers computed, which all tensors of the file with that mark share."""
+    """Return the storage, or one with the conjugate or negative computed if the file marks it so, as PyTorch does instead of computing;
+    tensors of the file with the same mark share it."""
     marks = metadata if isinstance(metadata, dict) else {}
     conj, neg = bool(marks.get("conj")), bool(marks.get("neg"))
     if not (conj or neg) or storage.device.type == "meta":
@@ -228,7 +228,7 @@ _JAGGED_PARTS = ("_values", "_offsets", "_lengths", "_ragged_idx", "_metadata_ca
 
 
 def set_state(t: Tensor, state: Any) -> None:
-    """Set the state that PyTorch 0.x kept of tensors: (storage, offset, size, stride), (data, ..., requires_grad, ...) or
+    """Set the state that PyTorch 0.x stored for tensors: (storage, offset, size, stride), (data, ..., requires_grad, ...) or
     (requires_grad, ...). Anything else is attributes."""
     if not isinstance(state, tuple) or len(state) == 2:
         set_object_state(t, state)
@@ -256,7 +256,7 @@ def meta_tensor(kind: Any, size: Any, stride: Any, requires_grad: Any) -> Tensor
 
 
 def sparse_tensor(kind: Any, data: Any) -> Any:
-    """A tensor of layout `kind` from its parts and size."""
+    """Make a tensor of layout `kind` from its parts and size."""
     lines = (layouts.sparse_csr, layouts.sparse_csc, layouts.sparse_bsr, layouts.sparse_bsc)
     compressed = any(kind is each for each in lines)
     count = 3 if compressed else 2
@@ -282,7 +282,7 @@ def sparse_tensor(kind: Any, data: Any) -> Any:
 
 
 def _check_sparse_parts(parts: tuple[Tensor, ...], compressed: bool) -> None:
-    """Dtypes and ranks, and no more indices than memory holds: an index repeated by a stride of zero takes for ever to look at."""
+    """Check dtypes and ranks, and that there are no more indices than memory holds: one repeated by a stride of zero would take forever."""
     *indices, values = parts
     for index in indices:
         if index.dtype is not dt.int64 and not (compressed and index.dtype is dt.int32):
@@ -295,7 +295,7 @@ def _check_sparse_parts(parts: tuple[Tensor, ...], compressed: bool) -> None:
 
 
 def nested_tensor(buffer: Any, sizes: Any, strides: Any, starts: Any) -> Any:
-    """A nested tensor of the strided layout: a buffer, and sizes, strides and beginnings of the rows in it."""
+    """Make a nested tensor of the strided layout from a buffer, and sizes, strides and offsets of its rows."""
     _check_parts("nested", buffer, sizes, strides, starts)
     t = new_strided_nested(buffer._bare_alias(), packed_places(()))
     _with_numbers(lambda: t._adopt(from_parts(t._value, sizes, strides, starts)))
@@ -303,7 +303,7 @@ def nested_tensor(buffer: Any, sizes: Any, strides: Any, starts: Any) -> Any:
 
 
 def jagged_tensor(arguments: Any) -> Any:
-    """A nested tensor of the jagged layout, of the arguments that PyTorch makes it with."""
+    """Make a nested tensor of the jagged layout from the arguments of PyTorch's constructor."""
     given: Any = arguments if type(arguments) is dict else {}
     values, offsets, ragged, lengths = (given.get(name) for name in ("values", "offsets", "_ragged_idx", "lengths"))
     _check_parts("nested", values, offsets, *([] if lengths is None else [lengths]))
@@ -321,7 +321,7 @@ def jagged_tensor(arguments: Any) -> Any:
 
 
 class DimRange:
-    """Bounds of a size that PyTorch's compiler takes for variable: it writes them on the values of nested tensors, and nothing reads them here."""
+    """Bounds of a dynamic size, which PyTorch's compiler attaches to the values of nested tensors; not used here."""
 
     __slots__ = ("dim", "max", "min")
 
@@ -341,8 +341,8 @@ def _check_parts(what: str, values: Any, *indices: Any) -> None:
 def quantized_tensor(
     storage: Any, storage_offset: Any, size: Any, stride: Any, parameters: Any, requires_grad: Any, backward_hooks: Any
 ) -> QuantizedTensor:
-    """A quantized tensor over the codes in a storage. `parameters`: (scheme, scale, zero point), with tensors and the axis where
-    each channel has its own."""
+    """Make a quantized tensor over the integers in a storage. `parameters`: (scheme, scale, zero point), with tensors and the axis for
+    per-channel quantization."""
     held = _loaded(storage)
     if held.dtype not in CODE_DTYPES:
         raise RuntimeError(f"corrupt checkpoint: a quantized tensor has no elements of type {shown(held.dtype.name)}")
@@ -354,7 +354,7 @@ def quantized_tensor(
 
 
 def _apart(held: TypedStorage, shape: Size) -> Tensor:
-    """Unpack codes of less than 8 bits, several of which share a byte in a file."""
+    """Unpack integers of less than 8 bits, several of which share a byte in a file."""
     storage, per_byte = held.untyped(), PER_BYTE[held.dtype]
     if -(-math.prod(shape) // per_byte) > storage.size_bytes or storage.device.type != "cpu":
         raise RuntimeError(
@@ -400,7 +400,7 @@ def layout(name: Any) -> Any:
 
 
 def encode(text: Any, encoding: Any = "latin1") -> bytes:
-    """Bytes in the form in which pickle protocol 2 writes them."""
+    """Return bytes from the form in which pickle protocol 2 writes them."""
     if type(text) is not str or type(encoding) is not str or encoding not in ("latin1", "latin-1"):
         raise RuntimeError(f"corrupt checkpoint: cannot encode {type(text).__name__} as {shown(encoding)}")
     return text.encode("latin1")

@@ -31,7 +31,7 @@ except ImportError:
     _package = None  # type: ignore[assignment]
 
     class SafetensorError(Exception):  # type: ignore[no-redef]
-        """A damaged or impossible safetensors file."""
+        """Raised for a damaged or impossible safetensors file."""
 
 
 # The format's names of element types.
@@ -56,7 +56,7 @@ def _dtype_of(code: str, name: str) -> dtype:
 
 
 def _over(memory: np.ndarray, shape: Iterable[int], kind: dtype) -> Tensor:
-    """A contiguous tensor over bytes of a mapped file or a buffer; copied only if an element would straddle its alignment."""
+    """Return a contiguous tensor over bytes of a mapped file or a buffer; copied only if an element would straddle its alignment."""
     sizes = make_size(shape)
     if max(sizes, default=0) >= 1 << 63:
         raise SafetensorError(f"a tensor of size {tuple(sizes)} cannot exist")
@@ -79,7 +79,7 @@ def _over(memory: np.ndarray, shape: Iterable[int], kind: dtype) -> Tensor:
 
 
 class _Slice:
-    """Tensor of an open file, of which any part can be read by indexing."""
+    """A tensor of an open file, of which any part can be read by indexing."""
 
     def __init__(self, file: safe_open, name: str):
         self._file, self._name = file, name
@@ -96,7 +96,7 @@ class _Slice:
 
 
 class safe_open:
-    """Open a safetensors file; tensors are read when asked for.
+    """Open a safetensors file; tensors are read on access.
 
     >>> with safe_open("model.safetensors", framework="pt") as file:
     ...     weight = file.get_tensor("weight")
@@ -154,8 +154,8 @@ class safe_open:
 
 
 def _entries(header: Any) -> dict[str, tuple[str, tuple[int, ...], int, int]]:
-    """name -> (type code, shape, first byte, last byte). The package has checked that tensors follow one another without
-    gaps, so their places follow from their order."""
+    """Return name -> (type code, shape, first byte, last byte). The package has checked that tensors follow one another without gaps, so
+    their offsets follow from their order."""
     found = {}
     position = 0
     for name in header.offset_keys():
@@ -275,7 +275,7 @@ def save_file(tensors: Mapping[str, Tensor], filename: Any, metadata: dict[str, 
 
 
 def shared_groups(tensors: Mapping[str, Tensor]) -> list[list[str]]:
-    """Names in groups: the tensors of a group overlap in memory, tensors of different groups do not."""
+    """Return names in groups: the tensors of a group overlap in memory, tensors of different groups do not."""
     spans: dict[tuple[str, int], list[tuple[int, int, str]]] = {}
     groups = []
     for name, tensor in tensors.items():
@@ -302,7 +302,7 @@ def _covers_storage(tensor: Tensor) -> bool:
 
 
 def duplicate_names(tensors: Mapping[str, Tensor], preferred: Iterable[str] = ()) -> dict[str, str]:
-    """name to leave out -> name that is kept in its stead, for tensors that share memory (tied weights)."""
+    """Return {name to omit: name kept in its stead} for tensors that share memory (tied weights)."""
     wanted = set(preferred)
     left_out = {}
     for names in shared_groups(tensors):

@@ -55,7 +55,7 @@ PICKLED = _Kind("pytorch_model", "bin")
 
 
 def _read_index(path: str) -> dict[str, str]:
-    """tensor -> shard file. The index may come from anywhere, so it may not name files outside its folder."""
+    """Return {tensor: shard file}. The index is untrusted, so it may not name files outside its folder."""
     with open(path, encoding="utf-8") as file:
         try:
             contents = json.load(file)
@@ -71,7 +71,7 @@ def _read_index(path: str) -> dict[str, str]:
 
 
 def _find(path: str, prefer_safe: bool) -> str:
-    """The index, or the single file, that `path` means: itself, or the one in that folder."""
+    """Return the index, or the single file, that `path` means: itself, or the one in that folder."""
     if not os.path.isdir(path):
         if not os.path.exists(path):
             raise FileNotFoundError(f"no checkpoint at {path}")
@@ -100,7 +100,7 @@ def _read_shard(path: str, map_location: Any, weights_only: bool) -> dict[str, T
 def shards(
     path: Any, *, map_location: Any = None, weights_only: bool = True, prefer_safe: bool = True
 ) -> Iterator[dict[str, Tensor]]:
-    """The parts of a checkpoint, one dictionary at a time, checked against the index. `path` is a folder, an index or a file."""
+    """Yield the parts of a checkpoint, one dictionary at a time, checked against the index. `path` is a folder, an index or a file."""
     start = _find(os.fspath(path), prefer_safe)
     if not start.endswith(".index.json"):
         yield _read_shard(start, map_location, weights_only)
@@ -165,7 +165,7 @@ def load_sharded_checkpoint(
 
 
 def _untied(wanted: Mapping[str, Tensor], found: set[str]) -> list[str]:
-    """Names that are neither found nor filled by another name of the same memory."""
+    """Return names that are neither found nor filled by another name of the same memory."""
     tied = duplicate_names(wanted, preferred=found)
     return sorted(name for name in wanted if name not in found and tied.get(name) not in found)
 
@@ -174,7 +174,7 @@ def _untied(wanted: Mapping[str, Tensor], found: set[str]) -> list[str]:
 
 
 def _byte_count(size: int | str) -> int:
-    """5_000_000_000, or "5GB" (powers of 1000), or "5GiB" (powers of 1024)."""
+    """Return a number of bytes given as 5_000_000_000, or "5GB" (powers of 1000), or "5GiB" (powers of 1024)."""
     if isinstance(size, int):
         count = size
     else:
@@ -188,8 +188,8 @@ def _byte_count(size: int | str) -> int:
 
 
 def _split(state: Mapping[str, Tensor], limit: int) -> list[dict[str, Tensor]]:
-    """Tensors in their order, a new shard whenever the next one does not fit. Tensors over the same memory stay together:
-    only within one file are they still one after loading."""
+    """Split tensors in their order, with a new shard whenever the next one does not fit. Tensors over the same memory stay together: only
+    within one file do they still share it after loading."""
     parts: list[dict[str, Tensor]] = [{}]
     room = limit
     home: dict[int, dict[str, Tensor]] = {}
@@ -258,7 +258,7 @@ def _write_shard(part: dict[str, Tensor], path: str, aliases: dict[str, str], sa
 
 
 def _remove_others(folder: str, kind: _Kind, kept: set[str]) -> None:
-    """An earlier checkpoint of this kind in the folder had other shards: left there, they would be read by mistake."""
+    """Remove shards of an earlier checkpoint of this kind in the folder, which would be read by mistake."""
     pattern = re.compile(rf"{kind.stem}(-\d{{5}}-of-\d{{5}})?\.{kind.extension}(\.index\.json)?")
     for name in os.listdir(folder):
         if pattern.fullmatch(name) and name not in kept:

@@ -1,4 +1,4 @@
-"""Unpickling with PyTorch's names; restricted, a file can build data and nothing else."""
+"""Unpickling with PyTorch's names; a restricted unpickler lets a file build data only."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BLOCKED = frozenset({"sys", "os", "posix", "nt"})
 
 
 class SourceChangeWarning(Warning):
-    """The class of a module in an old checkpoint looks different now."""
+    """Warning that the source of a module's class in an old checkpoint differs from the current one."""
 
 
 def _entry(item: Any) -> tuple[tuple[str, str], Any]:
@@ -44,7 +44,7 @@ def add_safe_globals(safe_globals: list) -> None:
 
 
 def get_safe_globals() -> list:
-    """The classes and functions that `load` may use besides its own."""
+    """Return the classes and functions that `load` may use besides its own."""
     return list(user_safe.values())
 
 
@@ -54,7 +54,7 @@ def clear_safe_globals() -> None:
 
 
 class safe_globals:
-    """add_safe_globals for the length of a `with` block."""
+    """Context manager: `add_safe_globals` inside of a `with` block."""
 
     def __init__(self, safe_globals: list):
         self.items = safe_globals
@@ -76,7 +76,7 @@ LoadStorage = Callable[..., Any]  # (key, bytes, location, dtype) -> UntypedStor
 
 
 class _TorchNames:
-    """Part that every unpickler of checkpoints adds to its base: names, and storages for persistent ids."""
+    """Base of unpicklers of checkpoints: PyTorch's names, and storages for persistent ids."""
 
     load_storage: LoadStorage
 
@@ -121,7 +121,7 @@ def _described(kind: Any) -> str:
 
 
 def _part(storage: Any, view: Any, itemsize: int) -> Any:
-    """The part of a storage that old files keep as (key of the view, start, length)."""
+    """Return the part of a storage that old files describe as (key of the view, start, length)."""
     numbers = view[1:3] if isinstance(view, tuple) and len(view) == 3 else ()
     if len(numbers) != 2 or not all(type(n) is int and n >= 0 for n in numbers):
         raise pickle.UnpicklingError(f"corrupt checkpoint: bad view of a storage {shown(view)}")
@@ -132,7 +132,7 @@ def _part(storage: Any, view: Any, itemsize: int) -> Any:
 
 
 def _module_class(kind: Any, file: Any, source: Any) -> Any:
-    """The class of a module in the older format, which keeps the source it had then."""
+    """Return the class of a module in the older format, which stores its source; warns if that has changed."""
     try:
         now: str | None = inspect.getsource(kind)
     except (OSError, TypeError):
@@ -171,7 +171,7 @@ class Unpickler(_TorchNames, _Unpickler):
 
 
 def unpickler_class(module: Any) -> Any:
-    """An unpickler of another module with pickle's interface, taught PyTorch's names."""
+    """Return an unpickler of another module with pickle's interface, extended by PyTorch's names."""
 
     class Taught(_TorchNames, module.Unpickler):
         def __init__(self, file: Any, load_storage: LoadStorage, **options: Any):
@@ -191,16 +191,16 @@ _SAFE_IDENTITIES = frozenset(id(known) for known in SAFE.values())
 
 
 def _is_users(obj: Any) -> bool:
-    """Return whether `add_safe_globals` was told of it."""
+    """Return whether an object was registered by `add_safe_globals`."""
     if isinstance(obj, (types.MethodType, types.BuiltinMethodType)):  # made anew each time it is asked for
         return any(type(known) is type(obj) and known == obj for known in user_safe.values())
     return any(obj is known for known in user_safe.values())
 
 
 class RestrictedUnpickler(Unpickler):
-    """The file can name nothing but data types, tensor builders and what `add_safe_globals` was told, call nothing else, and change
-    no object but lists, sets and dictionaries: reading it runs no code of the file's choosing. What it does name takes data only
-    (see `checked`), so that nothing it builds reaches outside its own memory."""
+    """The file can name nothing but data types, tensor builders and registered objects (`add_safe_globals`), call nothing else, and change
+    no object but lists, sets and dictionaries: reading it runs no code of the file's choosing. What it does name takes data only (see
+    `checked`), so that nothing it builds reaches outside its own memory."""
 
     dispatch: ClassVar[Any] = dict(Unpickler.dispatch)
 
@@ -232,7 +232,7 @@ class RestrictedUnpickler(Unpickler):
         return super().persistent_load(identity)
 
     def _constructor(self, function: Any, args: Any) -> Any:
-        """Return what to call for something the file wants called; None where it is the user's."""
+        """Return the function to call for one that the file wants called; None if it is the user's."""
         if type(args) is not tuple:
             raise pickle.UnpicklingError(f"Trying to call reduce with {shown(args)}, which is no tuple of arguments")
         if _is_users(function):

@@ -1,4 +1,4 @@
-"""Writing checkpoints in PyTorch's zip format (and its older one)."""
+"""Writing of checkpoints in PyTorch's zip format (and its older one)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _Pickler: Any = object  # a mixin: one of Python's picklers follows it in the or
 
 
 class _TorchNames(_Pickler):
-    """Base of the picklers of checkpoints: writes PyTorch's names, and collects storages on the side."""
+    """Base of the picklers of checkpoints: writes PyTorch's names, and collects storages separately."""
 
     def __init__(self, file: Any, protocol: int, legacy: bool = False):
         super().__init__(file, protocol)
@@ -61,7 +61,7 @@ class _TorchNames(_Pickler):
         self._classes: set[type] = set()  # of modules, written once with their source
 
     def key_of(self, storage: UntypedStorage) -> str:
-        """Tensors over the same memory share one record."""
+        """Return the record key of a storage; tensors over the same memory share one record."""
         identity = (storage.ptr, storage.size_bytes) if storage.ptr else (id(storage), 0)
         key = self._keys.get(identity)
         if key is None:
@@ -146,7 +146,7 @@ def _named_or(otherwise: Any) -> Any:
 
 
 def _over_python_code(kind: Any) -> Any:
-    """A pickler's class (cloudpickle's, for example) with pickle's Python code below it where its own base is pickle's C code."""
+    """Return a pickler's class (cloudpickle's, for example) based on pickle's Python code instead of its C code."""
     if kind is pickle.Pickler:
         return pickle._Pickler
     if not issubclass(kind, pickle.Pickler):
@@ -167,8 +167,8 @@ def _over_python_code(kind: Any) -> Any:
 
 
 def pickler_class(module: Any) -> Any:
-    """The pickler of a module with pickle's interface, taught PyTorch's names. Of pickle itself the one in pure Python, because only
-    it lets the names of classes and functions be chosen."""
+    """Return the pickler of a module with pickle's interface, extended by PyTorch's names. For pickle itself it is the pure-Python one,
+    because only that allows the names of classes and functions to be chosen."""
     base: Any = _over_python_code(module.Pickler)
     if not issubclass(base, pickle._Pickler):
         raise NotImplementedError(
@@ -207,7 +207,7 @@ def _module_source(kind: type) -> tuple | None:
 
 
 class _StorageReference:
-    """A storage as a tensor names it."""
+    """Reference to a storage, as a tensor writes it."""
 
     __slots__ = ("storage", "dtype")
 
@@ -216,7 +216,7 @@ class _StorageReference:
 
 
 def _is_own_reduction(kind: Any) -> bool:
-    """Return whether the class leaves pickling to this package; else it knows how to pickle itself."""
+    """Return whether the class leaves pickling to this package, instead of defining its own."""
     return kind.__reduce_ex__.__module__.partition(".")[0] == PACKAGE and not issubclass(kind, UninitializedTensorMixin)
 
 

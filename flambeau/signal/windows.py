@@ -28,7 +28,7 @@ __all__ = [
 def _window(
     name: str, M: int, sym: bool, options: dict[str, Any], formula: Callable, *parameters: Any, alone: float = 1.0
 ) -> Tensor:
-    """The window of a formula; `alone` is its only sample if M is 1."""
+    """Return the window of a formula; `alone` is its only sample if M is 1."""
     if M < 0:
         raise ValueError(f"{name} requires non-negative window length, got M={M}")
     if options.get("layout", strided) is not strided:
@@ -53,12 +53,12 @@ def _cosines(n: np.ndarray, last: float, a: tuple[float, ...]) -> np.ndarray:
 
 
 def bartlett(M: int, *, sym: bool = True, **options: Any) -> Tensor:
-    """The Bartlett window, a triangle."""
+    """Return the Bartlett window, a triangle."""
     return _window("bartlett", M, sym, options, lambda n, last: 1 - np.abs(2 * n / last - 1))
 
 
 def general_cosine(M: int, *, a: Iterable[float], sym: bool = True, **options: Any) -> Tensor:
-    """A sum of cosines with the coefficients `a`, signs alternating."""
+    """Return a sum of cosines with the coefficients `a`, signs alternating."""
     if not isinstance(a, Iterable):
         raise TypeError("Coefficients must be a list/tuple")
     coefficients = tuple(float(x) for x in a)
@@ -68,37 +68,37 @@ def general_cosine(M: int, *, a: Iterable[float], sym: bool = True, **options: A
 
 
 def general_hamming(M: int, *, alpha: float = 0.54, sym: bool = True, **options: Any) -> Tensor:
-    """The general Hamming window: alpha - (1 - alpha) cos."""
+    """Return the general Hamming window: alpha - (1 - alpha) cos."""
     return general_cosine(M, a=[alpha, 1 - alpha], sym=sym, **options)
 
 
 def hamming(M: int, *, sym: bool = True, **options: Any) -> Tensor:
-    """A raised cosine that does not go down to zero."""
+    """Return the Hamming window, a raised cosine that does not fall to zero."""
     return general_hamming(M, sym=sym, **options)
 
 
 def hann(M: int, *, sym: bool = True, **options: Any) -> Tensor:
-    """The Hann window: one period of a raised cosine."""
+    """Return the Hann window: one period of a raised cosine."""
     return general_hamming(M, alpha=0.5, sym=sym, **options)
 
 
 def blackman(M: int, *, sym: bool = True, **options: Any) -> Tensor:
-    """Two cosines, with smaller side lobes than Hann's window."""
+    """Return the Blackman window: two cosines, with smaller side lobes than Hann's window."""
     return general_cosine(M, a=[0.42, 0.5, 0.08], sym=sym, **options)
 
 
 def nuttall(M: int, *, sym: bool = True, **options: Any) -> Tensor:
-    """Nuttall window: three cosines, with very small side lobes."""
+    """Return the Nuttall window: three cosines, with very small side lobes."""
     return general_cosine(M, a=[0.3635819, 0.4891775, 0.1365995, 0.0106411], sym=sym, **options)
 
 
 def cosine(M: int, *, sym: bool = True, **options: Any) -> Tensor:
-    """The cosine window: half a period of a sine."""
+    """Return the cosine window: half a period of a sine."""
     return _window("cosine", M, sym, options, lambda n, last: np.sin(math.pi * (n + 0.5) / (last + 1)))
 
 
 def exponential(M: int, *, center: float | None = None, tau: float = 1.0, sym: bool = True, **options: Any) -> Tensor:
-    """Falls off exponentially on both sides of its center."""
+    """Return a window that falls off exponentially on both sides of its center."""
     if M > 0:
         _positive("Tau", tau)
     if sym and center is not None:
@@ -111,14 +111,14 @@ def exponential(M: int, *, center: float | None = None, tau: float = 1.0, sym: b
 
 
 def gaussian(M: int, *, std: float = 1.0, sym: bool = True, **options: Any) -> Tensor:
-    """A bell with the given standard deviation, counted in samples."""
+    """Return a Gaussian with the given standard deviation, counted in samples."""
     if M > 0:
         _positive("Standard deviation", std)
     return _window("gaussian", M, sym, options, lambda n, last: np.exp(-(((n - last / 2) / std) ** 2) / 2))
 
 
 def kaiser(M: int, *, beta: float = 12.0, sym: bool = True, **options: Any) -> Tensor:
-    """Kaiser's window; a larger beta makes it narrower."""
+    """Return Kaiser's window; a larger beta makes it narrower."""
     if M > 0 and beta < 0:
         raise ValueError(f"beta must be non-negative, got: {beta} instead.")
     return _window("kaiser", M, sym, options, bessel, float(beta))

@@ -47,14 +47,14 @@ def mm(mat1: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:
 
 
 def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    """beta * mat + alpha * mat1 @ mat2 for a sparse mat1, whose gradient is sparse."""
+    """Return beta * mat + alpha * mat1 @ mat2 for a sparse mat1, whose gradient is sparse."""
     return sparse_addmm(mat, mat1, mat2, beta, alpha)
 
 
 def sampled_addmm(
     input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1.0, alpha: Any = 1.0, out: Tensor | None = None
 ) -> Tensor:
-    """beta * input + alpha * (mat1 @ mat2), computed only at the places of the compressed matrix `input`."""
+    """Return beta * input + alpha * (mat1 @ mat2), computed only at the entries of the compressed matrix `input`."""
     result = _sampled_addmm(input, mat1, mat2, beta, alpha)
     if out is None:
         return result
@@ -63,14 +63,14 @@ def sampled_addmm(
 
 
 def sum(input: Tensor, dim: Any = None, dtype: Any = None) -> Tensor:
-    """The sum of a sparse tensor, overall or over some dimensions; its gradient is sparse."""
+    """Return the sum of a sparse tensor, overall or over some dimensions; its gradient is sparse."""
     if dim is None:
         return coalesce(input).values().sum(dtype=dtype)
     return sum_dims(input, dim, dtype)
 
 
 def softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
-    """Softmax over the entries that are listed: the others count as minus infinity."""
+    """Return softmax over the stored entries: the others count as minus infinity."""
     return sparse_softmax(input, dim, dtype, False)
 
 
@@ -80,7 +80,7 @@ def log_softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
 
 
 def spdiags(diagonals: Tensor, offsets: Tensor, shape: tuple[int, int], layout: Any = None) -> Tensor:
-    """A sparse matrix with the rows of `diagonals` on the diagonals that `offsets` names."""
+    """Return a sparse matrix with the rows of `diagonals` on the diagonals that `offsets` names."""
     rows = diagonals.reshape(1, -1) if diagonals.dim() < 2 else diagonals
     shifts = on_host(offsets.reshape(-1))
     if len(shape) != 2:

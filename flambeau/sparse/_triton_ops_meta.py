@@ -10,15 +10,15 @@ def _refuse(name: str) -> NoReturn:
 
 
 def get_meta(op: str, key: Any, device_name: str | None = None, version: Any = (0,), exact: bool = False) -> Any:
-    """The stored parameters for a key: None, since nothing is stored."""
+    """Return None: no parameters are stored for any key."""
     return None
 
 
 def minimize(*args: Any, **kwargs: Any) -> NoReturn:
-    """Would search for the fastest parameters of a kernel."""
+    """Raise an error: there are no kernels to tune."""
     _refuse("minimize")
 
 
 def update(*args: Any, **kwargs: Any) -> NoReturn:
-    """Do nothing: there are no parameters to store."""
+    """Raise an error: there are no parameters to store."""
     _refuse("update")

@@ -1,4 +1,4 @@
-"""Matrices with two of four neighbours zero, which GPUs multiply faster: not in Flambeau, but libraries ask whether a tensor is one."""
+"""Semi-structured matrices (two of four neighbours zero): not supported, but libraries test whether a tensor is one."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ class SparseSemiStructuredTensorCUTLASS(SparseSemiStructuredTensor):
 
 
 def to_sparse_semi_structured(original_tensor: Tensor, transposed: bool = False) -> NoReturn:
-    """Would drop two of four neighbours, which must be zero."""
+    """Raise an error: semi-structured matrices are not supported."""
     raise NotImplementedError("to_sparse_semi_structured: semi-structured sparse matrices are not in Flambeau")

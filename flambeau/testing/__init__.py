@@ -1,4 +1,4 @@
-"""For tests of programs: compare results (`assert_close`) and make inputs (`make_tensor`).
+"""Test helpers: compare results (`assert_close`) and make inputs (`make_tensor`).
 
 >>> import flambeau
 >>> flambeau.testing.assert_close(flambeau.ones(2) / 3, flambeau.full((2,), 1 / 3))

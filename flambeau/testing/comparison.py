@@ -1,7 +1,7 @@
-"""`assert_close`: are two results the same up to rounding, and if not, where do they differ most?
+"""`assert_close`: whether two results are equal up to rounding, and where they differ most.
 
-Containers are walked together until tensors or numbers are met; each pair found is compared by the class it belongs to
-(`_PAIRS`, the first that accepts both values), and the first difference is reported with its place in the containers.
+Containers are walked in parallel until tensors or numbers are met; each pair is compared by the class it belongs to (`_PAIRS`, the first
+that accepts both values), and the first difference is reported with its path in the containers.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _Options:
     allow_subclasses: bool = True
 
     def tolerances(self, *dtypes: dtype) -> tuple[float, float]:
-        """The ones given, otherwise the widest of what the dtypes need."""
+        """Return the given tolerances, otherwise the widest that the dtypes need."""
         if self.rtol is not None and self.atol is not None:
             return self.rtol, self.atol
         both = [_TOLERANCES.get(str(d).split(".")[-1], (0.0, 0.0)) for d in dtypes]
@@ -116,7 +116,7 @@ def assert_allclose(
     equal_nan: bool = True,
     msg: str = "",
 ) -> None:
-    """The former `assert_close`: takes anything a tensor can be made of, and ignores devices, dtypes and layouts."""
+    """Compare like the former `assert_close`: takes anything a tensor can be made of, and ignores devices, dtypes and layouts."""
     warnings.warn(
         "`torch.testing.assert_allclose()` is deprecated since 1.12 and will be removed in a future release."
         " Please use `torch.testing.assert_close()` instead.",
@@ -139,7 +139,7 @@ def assert_allclose(
 
 
 def _pairs(actual: Any, expected: Any, place: tuple, options: _Options) -> Iterator[tuple]:
-    """(actual, expected, place, comparison) for all values in the two containers."""
+    """Yield (actual, expected, path, comparison) for all values in the two containers."""
     actual, expected = parts_of_spread(actual, expected)
     if _are_both(Sequence, actual, expected) and not isinstance(actual, str) and not isinstance(expected, str):
         if len(actual) != len(expected):
@@ -246,7 +246,7 @@ def _scalar_message(first: Any, second: Any, difference: Any, rtol: float, atol:
 
 
 def _are_related(actual: Any, expected: Any, options: _Options) -> bool:
-    """Tensors, or other things that a tensor can be made of; of related classes. Sparse ones of any layout are plain tensors to users."""
+    """Return whether both are tensors, or values a tensor can be made of, of related classes. Sparse layouts count as plain tensors."""
     first, second = (Tensor if isinstance(v, SparseTensor) else type(v) for v in (actual, expected))
     direct = issubclass(first, second) or issubclass(second, first)
     if not direct or (not options.allow_subclasses and first is not second):

@@ -28,9 +28,9 @@ def make_tensor(
     exclude_zero: bool = False,
     memory_format: MemoryFormat | None = None,
 ) -> Tensor:
-    """A tensor of numbers drawn evenly from [low, high); by default [-9, 9), [0, 10) for uint8 and [0, 2) for bool.
+    """Return a tensor of numbers drawn evenly from [low, high); by default [-9, 9), [0, 10) for uint8 and [0, 2) for bool.
 
-    `noncontiguous` leaves gaps between the elements, `exclude_zero` puts a tiny number (or 1) where a zero was drawn.
+    `noncontiguous` leaves gaps between the elements, `exclude_zero` replaces zeros by a tiny number (or 1).
     """
     sizes = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else tuple(shape)
     if noncontiguous and memory_format is not None:
@@ -80,7 +80,7 @@ def _fill(result: Tensor, low: Any, high: Any) -> None:
 
 
 def _interval(dtype: dtype, low: float | None, high: float | None) -> tuple[float, float]:
-    """The interval asked for, within what the dtype can hold; for integers with whole ends."""
+    """Return the requested interval, limited to what the dtype can hold; for integers with integer bounds."""
     lowest: float
     highest: float
     if dtype is bool_:

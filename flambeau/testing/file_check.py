@@ -1,4 +1,4 @@
-"""FileCheck: says what a text must hold, in order, as LLVM's tool of that name does."""
+"""FileCheck: checks that a text contains given parts in order, like LLVM's tool of that name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class FileCheck:
         return self
 
     def check(self, text: str) -> FileCheck:
-        """Somewhere behind the last match."""
+        """Require the text somewhere after the last match."""
         return self._add("check", text)
 
     def check_not(self, text: str) -> FileCheck:
@@ -36,7 +36,7 @@ class FileCheck:
         return self._add("next", text)
 
     def check_count(self, str: str, count: int, exactly: bool = False) -> FileCheck:
-        """So many times in a row; `exactly`: and not once more."""
+        """Require the text `count` times in a row; with `exactly`, not once more."""
         return self._add("count", str, (count, exactly))
 
     def check_dag(self, text: str) -> FileCheck:
@@ -51,7 +51,7 @@ class FileCheck:
         return self._add("highlighted", text)
 
     def run(self, text: Any, *more: Any) -> None:
-        """Make the checks; RuntimeError for the first that fails. With two arguments the first holds the checks as comments."""
+        """Run the checks; raises RuntimeError for the first that fails. With two arguments the first holds the checks as comments."""
         if more:
             self._read(str(text))
             text = more[0]
@@ -156,7 +156,7 @@ class _Run:
         self.place = max(start + length for start, length in matches)
 
     def _highlighted(self, wanted: str, more: Any) -> None:
-        """Below the text there is a line of tildes under it."""
+        """Check that the text is underlined by a line of tildes."""
         start = self.place
         while True:
             found = self._find(wanted, start)

@@ -1,4 +1,4 @@
-"""Tools beside tensors and modules; each is imported when first used."""
+"""Tools for training, data and inspection; each is imported on first use."""
 
 from pathlib import Path as _Path
 

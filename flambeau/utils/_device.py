@@ -43,7 +43,7 @@ def _run_on(where: Any, function: Any) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    """`CURRENT_DEVICE` is the default device, None where it is the CPU."""
+    """Return `CURRENT_DEVICE`, the default device; None if it is the CPU."""
     if name != "CURRENT_DEVICE":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     current = _device.default_device()

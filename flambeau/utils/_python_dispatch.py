@@ -1,4 +1,4 @@
-"""Seeing a program as calls of PyTorch's operators, and deciding what each does.
+"""Dispatch modes: a program seen as calls of PyTorch's operators, each of which a mode can replace.
 
 >>> class Log(TorchDispatchMode):
 ...     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -121,7 +121,7 @@ def is_in_torch_dispatch_mode(include_infra_modes: bool = True) -> bool:
 
 @contextlib.contextmanager
 def _pop_mode_temporarily(k: Any = None) -> Iterator[TorchDispatchMode]:
-    """Context manager within which the innermost mode is off."""
+    """Context manager: switch the innermost mode off."""
     mode = _get_current_dispatch_mode()
     if mode is None:
         raise AssertionError("there is no mode to pop")
@@ -146,7 +146,7 @@ def _disable_current_modes() -> Iterator[list[TorchDispatchMode]]:
 
 
 def is_traceable_wrapper_subclass(t: Any) -> bool:
-    """Return whether a tensor is made of others that it can be taken apart into (`__tensor_flatten__`)."""
+    """Return whether a tensor is composed of others that it can be flattened into (`__tensor_flatten__`)."""
     return isinstance(t, Tensor) and is_traceable_wrapper_subclass_type(type(t))
 
 
@@ -160,7 +160,7 @@ def is_traceable_wrapper_subclass_type(t: type) -> bool:
 
 
 class _AskClasses(TorchDispatchMode):
-    """Hands each operator to the first class among its arguments' that answers operators, below autograd."""
+    """Mode below autograd that passes each operator to the first class among its arguments' that defines `__torch_dispatch__`."""
 
     def make(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
         return self.unseen(self._answered, overload, args, kwargs)
@@ -197,7 +197,7 @@ class _AskClasses(TorchDispatchMode):
 
 @functools.cache
 def _named_in(cls: type) -> frozenset[str]:
-    """Return the names that a class and its bases define, Tensor's own definitions left out."""
+    """Return the names that a class and its bases define, except Tensor's own definitions."""
     return frozenset(name for base in cls.__mro__ if base is not Tensor for name in vars(base))
 
 
@@ -213,7 +213,7 @@ def ask_classes(face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 
 def return_and_correct_aliasing(func: Any, args: tuple, kwargs: dict[str, Any], out: Any) -> Any:
-    """The result of an operator as a class gives it. Operators that change an argument return that argument itself."""
+    """Return the result of an operator computed by a class. Operators that change an argument return that argument itself."""
     schema = getattr(func, "_schema", None)
     first = schema.arguments[0] if schema is not None and schema.arguments else None
     writes = first is not None and first.alias_info is not None and first.alias_info.is_write

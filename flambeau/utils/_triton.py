@@ -1,4 +1,4 @@
-"""Answers to questions about the compiler Triton, which is not used: kernels are compiled by Flambeau."""
+"""Queries about the compiler Triton, which is not used: kernels are compiled by Flambeau."""
 
 
 def has_triton() -> bool:

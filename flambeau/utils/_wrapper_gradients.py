@@ -1,8 +1,8 @@
-"""Autograd for tensors that answer operators themselves (`__torch_dispatch__`).
+"""Autograd for tensor classes with `__torch_dispatch__`.
 
-Their operators are recorded one by one. What a call's derivative is made of is found out with tensors that have no values: the library's own
-derivative of the operator, traced once for each kind of call as a graph of PyTorch's operators. The backward pass makes those calls,
-which the class answers as it does others."""
+Their operators are recorded one by one. The derivative of a call is found with meta tensors: the library's own derivative of the operator
+is traced once for each kind of call as a graph of PyTorch's operators. The backward pass makes those calls, which the class handles like
+others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _known: dict[tuple, _Derivative] = {}
 
 
 def with_history(call: Callable[[], Any], overload: Any, args: tuple, kwargs: dict[str, Any], writes: bool) -> Any:
-    """The result of `call()`, which is that of an operator, with its place in the graph of gradients."""
+    """Return the result of `call()`, the run of an operator, with its autograd node."""
     leaves, shape = tree_flatten((args, kwargs))
     needed = tuple(i for i, v in enumerate(leaves) if isinstance(v, Tensor) and v.requires_grad)
     if not grad_mode.enabled or not needed:
@@ -66,7 +66,7 @@ def _derivative(overload: Any, leaves: list, shape: Any, needed: tuple[int, ...]
 
 
 class _Derivative:
-    """Derivative of one kind of call: which results have gradients, and, once a backward pass needed them, how to compute them."""
+    """Derivative of one kind of call: which results are differentiable, and the graph of the gradients once a backward pass needs it."""
 
     def __init__(self, overload: Any, leaves: list, shape: Any, needed: tuple[int, ...]) -> None:
         self.overload, self.shape, self.needed = overload, shape, needed
@@ -87,7 +87,7 @@ class _Derivative:
         return self.returning(*args, **kwargs)
 
     def traced(self) -> Any:
-        """The graph from arguments and gradients of results to gradients of arguments."""
+        """Return the graph from arguments and gradients of results to gradients of arguments."""
         if self.graph is None:
             make_fx = naming.above("export.proxy_tensor").make_fx
 
@@ -108,8 +108,8 @@ class _Derivative:
         return self.graph
 
     def run(self, leaves: list, outputs: list, grads: list, owner: Node) -> list:
-        """Gradients of the arguments that need them. A result that was kept is not computed again, and what was kept is looked at only
-        if it is needed: it may have changed since."""
+        """Return the gradients of the arguments that need them. Saved results are not computed again, and are accessed only if they are
+        needed: they may have changed since."""
         nodes = list(self.traced().nodes)
         given = [leaves[i] for i in self.places]
         given += [g for g, used in zip(grads, self.differentiable) if used]
@@ -127,7 +127,7 @@ class _Derivative:
         return [None if n is None else _unpacked(n, values, owner) for n in end.args[0][: len(self.needed)]]
 
     def _wanted(self, end: Any, known: dict) -> list:
-        """The nodes that are to be computed, in order."""
+        """Return the nodes to compute, in order."""
         wanted: set[Any] = set()
         waiting = [n for n in end.args[0][: len(self.needed)] if n is not None]
         while waiting:
@@ -156,8 +156,7 @@ def _unpacked(key: Any, values: dict, owner: Node) -> Any:
 
 
 def _returning(overload: Any) -> Any:
-    """The operator itself; of one that changes its first argument, the one that returns what would be there: their derivatives are the
-    same."""
+    """Return the operator itself, or for an in-place one its out-of-place form, whose derivative is the same."""
     first = overload._schema.arguments[0].alias_info if overload._schema.arguments else None
     if first is None or not first.is_write:
         return overload
@@ -169,7 +168,7 @@ def _returning(overload: Any) -> Any:
 
 
 class WrapperNode(Node):
-    """The recorded call of an operator that a class answered."""
+    """Autograd node of an operator that a tensor class handled."""
 
     outputs: list
     derivative: _Derivative
@@ -195,7 +194,7 @@ def _without_values(tensor: Tensor) -> Tensor:
 
 
 def _apart(function: Callable[[], Any]) -> Any:
-    """Call something that no mode and no class sees, recording gradients."""
+    """Call a function that no mode and no class sees, recording gradients."""
     before, enabled = modes.own.stack[:], grad_mode.enabled
     modes.own.stack.replace([])
     grad_mode.enabled = True

@@ -1,4 +1,4 @@
-"""Commands that make files of others, run where their inputs have changed since the last time: by ninja, where that is installed."""
+"""Build commands, run if their inputs have changed since the last time: by ninja, if that is installed."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def write_text(path: Path, text: str) -> str:
 
 
 class Jobs:
-    """Commands that make one library in a folder."""
+    """Commands that build one library in a folder."""
 
     def __init__(self, name: str, folder: Path, verbose: bool) -> None:
         self.name, self.folder, self.verbose = name, folder, verbose
 
     def make(self, ninja: str | None, jobs: list[tuple[str, list[str], list[str]]]) -> None:
-        """Run (made, read, command) jobs, the last of which reads what the others make."""
+        """Run (output, inputs, command) jobs, the last of which links the outputs of the others."""
         if ninja is not None:
             self._with_ninja(ninja, jobs)
             return
@@ -56,7 +56,7 @@ class Jobs:
 
     @staticmethod
     def _included(made: str) -> list[str]:
-        """The headers that were read the last time."""
+        """Return the headers that the last compilation read."""
         try:
             text = Path(f"{made}.d").read_text()
         except OSError:
@@ -74,7 +74,7 @@ class Jobs:
 
 
 def _in_ninja(path: str) -> str:
-    """A path as ninja's files write it."""
+    """Return a path in the notation of ninja's files."""
     return path.replace("$", "$$").replace(" ", "$ ").replace(":", "$:")
 
 

@@ -1,7 +1,7 @@
-"""Activation checkpointing: part of a network runs forward without keeping what backward needs, and again during backward.
+"""Activation checkpointing: a part of a network runs forward without saving tensors for backward, and again during backward.
 
-Both of PyTorch's variants: with `use_reentrant=True` the part is one `autograd.Function` whose backward runs a backward pass of
-its own; otherwise saved tensors are replaced by their number, and the first one that is asked for runs the part again to find all.
+Both of PyTorch's variants: with `use_reentrant=True` the part is one `autograd.Function` whose backward runs a separate backward pass;
+otherwise saved tensors are replaced by their number, and the first one that is needed runs the part again to restore all.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class CheckpointError(RuntimeError):
 
 
 def noop_context_fn() -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
-    """Two contexts that do nothing."""
+    """Return two contexts without effect."""
     return nullcontext(), nullcontext()
 
 
 class _Surroundings:
-    """Surroundings of the first run: states of random generators (of the CPU and of its arguments' devices) and of autocast."""
+    """State of the first run: random generators (of the CPU and of its arguments' devices) and autocast."""
 
     def __init__(self, args: tuple, preserve_rng_state: bool) -> None:
         self.devices, self.states = get_device_states(*args) if preserve_rng_state else ([], [])
@@ -64,13 +64,13 @@ class _Surroundings:
 
 
 def _devices(args: Iterable[Any]) -> list[Any]:
-    """The devices other than the CPU that tensors among the arguments are on."""
+    """Return the devices other than the CPU of tensors among the arguments."""
     tensors = (a for a in tree_leaves(args) if isinstance(a, Tensor))
     return list(dict.fromkeys(t.device for t in tensors if t.device.type not in ("cpu", "meta")))
 
 
 def _autocast_as_now(kind: str) -> autocast:
-    """A context in which operators on this kind of device choose their precision as they do now."""
+    """Return a context with the current autocast settings of this kind of device."""
     return autocast(
         kind,
         dtype=get_autocast_dtype(kind),
@@ -114,14 +114,14 @@ def check_backward_validity(inputs: Iterable[Any]) -> None:
 
 
 def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments with every tensor cut off from its graph, requiring gradients as before."""
+    """Return the arguments with every tensor detached, requiring gradients as before."""
     if not isinstance(inputs, tuple):
         raise RuntimeError(f"Only tuple of tensors is supported. Got Unsupported input type: {type(inputs).__name__}")
     return tuple(i.detach().requires_grad_(i.requires_grad) if isinstance(i, Tensor) else i for i in inputs)
 
 
 def get_device_states(*args: Any) -> tuple[list[Any], list[Any]]:
-    """The devices besides the CPU that tensors among the arguments are on, and the states of their generators."""
+    """Return the devices other than the CPU of tensors among the arguments, and the states of their generators."""
     devices = _devices(args)
     return devices, [backend_of(d).generator(d).get_state() for d in devices]
 
@@ -134,7 +134,7 @@ def set_device_states(devices: list[Any], states: list[Any], *, device_type: str
 
 
 class _AllFound(BaseException):
-    """Ends the second run as soon as it has saved what the first one did."""
+    """Raised to end the second run as soon as it has saved what the first one did."""
 
 
 _early_stop: list[bool] = []  # what the open `set_checkpoint_early_stop` contexts say, the innermost last
@@ -151,7 +151,7 @@ def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
 
 
 class _Recomputation:
-    """Tensors that the first run of a checkpointed function saved, by number, to be found again by the second run."""
+    """Tensors that the first run of a checkpointed function saved, by number, to be restored by the second run."""
 
     def __init__(self, again: Callable[[], Any], check_metadata: bool, early_stop: bool):
         self.again = again
@@ -253,7 +253,7 @@ def checkpoint(
 def checkpoint_sequential(
     functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
 ) -> Any:
-    """A chain of modules in `segments` parts, all but the last of them checkpointed."""
+    """Run a chain of modules in `segments` parts, all but the last of them checkpointed."""
     preserve = kwargs.pop("preserve_rng_state", True)
     if kwargs:
         raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))

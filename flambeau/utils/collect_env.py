@@ -1,4 +1,4 @@
-"""`python -m flambeau.utils.collect_env`: what to put into a report of a problem."""
+"""`python -m flambeau.utils.collect_env`: description of the environment, for bug reports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _RELEVANT = ("flambeau", "mpi4py", "numpy", "onnx", "pillow", "safetensors", "sc
 
 
 def get_pretty_env_info() -> str:
-    """Versions, processor, libraries and relevant packages, one fact per line."""
+    """Return versions, processor, libraries and relevant packages, one fact per line."""
     found = {d.metadata["Name"].lower(): d.version for d in importlib.metadata.distributions() if d.metadata["Name"]}
     packages = [f"{name}=={found[name]}" for name in _RELEVANT if name in found]
     return show() + "\n\nRelevant packages:\n" + "\n".join(packages)

@@ -56,7 +56,7 @@ ROCM_HOME = None
 
 
 def pybind11_include() -> str | None:
-    """The folder of pybind11's headers, or None where there are none."""
+    """Return the folder of pybind11's headers, or None."""
     spec = importlib.util.find_spec("pybind11")
     for root in spec.submodule_search_locations or [] if spec is not None else []:
         if (Path(root) / "include" / "pybind11" / "pybind11.h").exists():
@@ -65,7 +65,7 @@ def pybind11_include() -> str | None:
 
 
 def include_paths(device_type: str = "cpu", torch_include_dirs: bool = True) -> list[str]:
-    """The folders that a compiler searches for headers."""
+    """Return the folders that a compiler searches for headers."""
     paths = [str(_INCLUDE)] if torch_include_dirs else []
     bound = pybind11_include()
     if bound is not None:
@@ -76,14 +76,14 @@ def include_paths(device_type: str = "cpu", torch_include_dirs: bool = True) -> 
 
 
 def library_paths(device_type: str = "cpu", torch_include_dirs: bool = True) -> list[str]:
-    """The folders that a linker searches. Flambeau has no library to link with: its operators are called through Python."""
+    """Return the folders that a linker searches. Flambeau has no library to link with: its operators are called through Python."""
     if device_type == "cuda" and CUDA_HOME is not None:
         return [os.path.join(CUDA_HOME, "lib64")]
     return []
 
 
 def get_default_build_root() -> str:
-    """The folder in which `load` builds, unless TORCH_EXTENSIONS_DIR or `build_directory` say otherwise."""
+    """Return the folder in which `load` builds, unless TORCH_EXTENSIONS_DIR or `build_directory` is set."""
     return str(cache.directory() / "extensions")
 
 
@@ -171,7 +171,7 @@ def load_inline(
     with_pytorch_error_handling: bool = True, keep_intermediates: bool = True, use_pch: bool = False,
     no_implicit_headers: bool = False,
 ) -> Any:  # fmt: skip
-    """Compile C++ given as text. `functions` names those that Python shall see: a name, a list, or a dict with their docstrings."""
+    """Compile C++ given as text. `functions` names those to export to Python: a name, a list, or a dict with their docstrings."""
     folder = _folder(name, build_directory)
     texts = [cpp_sources] if isinstance(cpp_sources, str) else list(cpp_sources)
     if not no_implicit_headers:
@@ -219,8 +219,7 @@ def _folder(name: str, given: str | None) -> Path:
 
 
 class Options:
-    """The options that the files of an extension are compiled with, by the C++ compiler and by NVIDIA's: its author's options and our
-    own."""
+    """Compiler options of an extension's files, for the C++ compiler and for nvcc: those of its author and our own."""
 
     def __init__(self, cxx: Sequence[str], nvcc: Sequence[str], module: str, for_python: bool) -> None:
         self.cxx, self.nvcc = list(cxx), list(nvcc)
@@ -228,12 +227,12 @@ class Options:
         self.defines = [f"TORCH_EXTENSION_NAME={module}", *(["TORCH_API_INCLUDE_EXTENSION_H"] if for_python else [])]
 
     def for_cxx(self) -> list[str]:
-        """The options without include folders and definitions, for which setuptools has arguments of its own."""
+        """Return the options without include folders and definitions, which setuptools takes separately."""
         optimize = [] if any(f.startswith("-O") for f in self.cxx) else ["-O2"]
         return [*_standard(self.cxx), *_HOST, *optimize, *self.cxx]
 
     def compiling(self, source: str, made: str) -> list[str]:
-        """The command that compiles one file."""
+        """Return the command that compiles one file."""
         ours = [*include_paths("cuda" if _is_cuda(source) else "cpu"), sysconfig.get_paths()["include"]]
         read = [*(f"-I{p}" for p in self.folders), *(w for p in ours for w in ("-isystem", p))]
         known = [*read, *(f"-D{d}" for d in self.defines), "-MD", "-MF", f"{made}.d", "-c", source, "-o", made]
@@ -289,7 +288,7 @@ def _architectures(given: Sequence[str]) -> list[str]:
 
 
 def embedding() -> tuple[list[str], list[str]]:
-    """The definitions and libraries of a program that starts Python itself."""
+    """Return the definitions and libraries of a program that embeds Python."""
     flags = [f'FLAMBEAU_PYTHON="{sys.executable}"', f'FLAMBEAU_HOME="{_PACKAGE.parent}"']
     folder = sysconfig.get_config_var("LIBDIR")
     version = sysconfig.get_config_var("LDVERSION")
@@ -299,7 +298,7 @@ def embedding() -> tuple[list[str], list[str]]:
 
 
 class _Build(Jobs):
-    """Commands that make one library of its sources."""
+    """Commands that build one library from its sources."""
 
     def __init__(self, name: str, sources: list[str], options: Options, directory: str | None, verbose: bool) -> None:
         super().__init__(name, _folder(name, directory), verbose)
@@ -351,14 +350,14 @@ def _setuptools() -> Any:
 
 
 def CppExtension(name: str, sources: Sequence[str], *args: Any, **kwargs: Any) -> Any:
-    """A `setuptools.Extension` of C++ sources: `ext_modules=[CppExtension("shop", ["shop.cpp"])]`."""
+    """Return a `setuptools.Extension` of C++ sources: `ext_modules=[CppExtension("shop", ["shop.cpp"])]`."""
     kwargs["include_dirs"] = [*kwargs.get("include_dirs", []), *include_paths()]
     kwargs["language"] = "c++"
     return _setuptools().Extension(name, list(sources), *args, **kwargs)
 
 
 def CUDAExtension(name: str, sources: Sequence[str], *args: Any, **kwargs: Any) -> Any:
-    """A `setuptools.Extension` of C++ and CUDA sources, for which NVIDIA's nvcc must be installed."""
+    """Return a `setuptools.Extension` of C++ and CUDA sources, for which NVIDIA's nvcc must be installed."""
     kwargs["include_dirs"] = [*kwargs.get("include_dirs", []), *include_paths("cuda")]
     kwargs["library_dirs"] = [*kwargs.get("library_dirs", []), *library_paths("cuda")]
     kwargs["libraries"] = [*kwargs.get("libraries", []), "cudart"]
@@ -372,13 +371,13 @@ def _build_ext() -> type:
     base: Any = importlib.import_module("setuptools.command.build_ext").build_ext
 
     class BuildExtension(base):
-        """Builds extensions of PyTorch's kind; `cmdclass={"build_ext": BuildExtension}`."""
+        """Command that builds extensions of PyTorch's kind: `cmdclass={"build_ext": BuildExtension}`."""
 
         options: dict[str, Any] = {}
 
         @classmethod
         def with_options(cls, **options: Any) -> type:
-            """The command with options such as `no_python_abi_suffix=True`."""
+            """Return the command with options such as `no_python_abi_suffix=True`."""
             return type("BuildExtension", (cls,), {"options": {**cls.options, **options}})
 
         def build_extensions(self) -> None:

@@ -1,4 +1,4 @@
-"""Learning curves: redrawn in a notebook's cell while a model trains, quiet in a terminal."""
+"""Learning curves: redrawn in a notebook's cell during training, silent in a terminal."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _curve(values: list[float], low: float, high: float, steps: int, colour: str
 
 
 def _notebook_display() -> Any:
-    """IPython's `display` where a notebook runs the program; None in a terminal or a script."""
+    """Return IPython's `display` if a notebook runs the program, else None."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return sys.modules["IPython.display"].display if getattr(shell, "kernel", None) is not None else None

@@ -16,7 +16,7 @@ from ..core.settings import is_fill_uninitialized_memory_set, set_fill_uninitial
 class _Switches(ModuleType):
     @property
     def fill_uninitialized_memory(self) -> bool:
-        """Switch: fill new memory with NaN, or the largest number of an integer dtype, while deterministic algorithms are demanded."""
+        """Switch: fill new memory with NaN, or the largest number of an integer dtype, while deterministic algorithms are required."""
         return is_fill_uninitialized_memory_set()
 
     @fill_uninitialized_memory.setter

@@ -1,4 +1,4 @@
-"""DLPack: tensors handed to other libraries, and taken from them, without a copy."""
+"""DLPack: exchange of tensors with other libraries without a copy."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ class DLDeviceType(IntEnum):
 
 
 def to_dlpack(tensor: Tensor) -> Any:
-    """A capsule that another library can take over, once."""
+    """Return a capsule that another library can consume, once."""
     return tensor.__dlpack__()

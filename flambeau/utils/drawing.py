@@ -54,7 +54,7 @@ def _layer_box(module: Module, name: str) -> Box:
 
 
 def _boxes(model: Module, args: tuple) -> tuple[list[Box], dict[Box, list[Box]]]:
-    """The boxes of what leads to an output, and the boxes that each reads."""
+    """Return the boxes that lead to an output, and the boxes that each reads."""
     trace = naming.above("jit.trace_graph")._get_trace_graph
     paths = {id(module): name for name, module in model.named_modules()}
     calls: dict[str, Module] = {}
@@ -122,7 +122,7 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _needed(boxes: list[Box], ends: list[Box], read: dict[Box, list[Box]]) -> list[Box]:
-    """Return the graph without nodes that lead to no output."""
+    """Return the boxes that lead to an output."""
     kept: set[Box] = set()
     waiting = [end for end in ends if read[end]]
     while waiting:

@@ -1,4 +1,4 @@
-"""`torch.utils.hooks`: what `register_forward_hook` and its kin return, and hooks that are not saved with a tensor."""
+"""`torch.utils.hooks`: handles that `register_forward_hook` and similar methods return, and hooks that are not saved with a tensor."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["RemovableHandle", "unserializable_hook", "warn_if_has_hooks"]
 
 
 def unserializable_hook(f: Callable) -> Callable:
-    """Mark a hook as one that need not be saved: no warning when its tensor is."""
+    """Mark a hook that need not be saved, so that saving its tensor does not warn."""
     f.__torch_unserializable__ = True  # type: ignore[attr-defined]
     return f
 
 
 def warn_if_has_hooks(tensor: Tensor) -> None:
-    """Warn of hooks that saving this tensor will lose."""
+    """Warn of hooks that will be lost when this tensor is saved."""
     for hook in (getattr(tensor, "_backward_hooks", None) or {}).values():
         if not hasattr(hook, "__torch_unserializable__"):
             warnings.warn(

@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def list_images(root: str, recursive: bool, endings: Iterable[str]) -> list[Entry]:
-    """The images of a folder in order of their names; with `recursive`, folders are numbered as they are first met."""
+    """Return the images of a folder in order of their names; with `recursive`, folders are numbered in the order of appearance."""
     wanted = {e.lower() for e in endings}
     labels: dict[str, int] = {}
     found: list[Entry] = []
@@ -125,7 +125,7 @@ def _write_list(path: str, entries: Iterable[Entry]) -> None:
 
 
 def read_list(path: str) -> Iterator[Entry]:
-    """The entries of a list; lines that are none are named and left out."""
+    """Yield the entries of a list; invalid lines are reported and skipped."""
     with open(path, encoding="utf-8") as file:
         for number, line in enumerate(file, start=1):
             fields = [field.strip() for field in line.strip().split("\t")]
@@ -179,7 +179,7 @@ def _make_record(path: str, options: argparse.Namespace) -> int:
 
 
 def _packed(entries: list[Entry], options: argparse.Namespace) -> Iterator[tuple[Entry, bytes | Exception]]:
-    """Records in the list's order, encoded by several threads a little ahead of the writer."""
+    """Yield records in the list's order, encoded by several threads slightly ahead of the writer."""
     with ThreadPoolExecutor(max(options.num_thread, 1)) as pool:
         ahead: deque = deque()
         waiting = iter(entries)

@@ -1,7 +1,7 @@
-"""Images of directed graphs: boxes in layers, sources above what reads them, few crossings; an arrow for each edge.
+"""Drawings of directed graphs: boxes in layers, sources above what reads them, few crossings; an arrow for each edge.
 
-Edges that pass a layer get a bend in it, an invisible box, so that arrows go around boxes. Boxes of a layer are ordered by the
-middles of their neighbours, and then put as near to them as the widths allow."""
+Edges that pass a layer get a bend in it, an invisible box, so that arrows go around boxes. Boxes of a layer are ordered by the centres of
+their neighbours, and then placed as near to them as the widths allow."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def picture(
 
 
 def _layered(boxes: Sequence[Box], edges: Sequence[tuple[Box, Box]]) -> list[list[Box]]:
-    """Every box below all its sources; of a cycle, the edges to the box that comes first point upwards."""
+    """Return layers with every box below all its sources; in a cycle, the edges to the box that comes first point upwards."""
     readers: dict[Box, list[Box]] = {box: [] for box in boxes}
     sources: dict[Box, list[Box]] = {box: [] for box in boxes}
     for source, target in dict.fromkeys(edges):
@@ -125,7 +125,7 @@ def _connect(start: Box, end: Box, layers: list[list[Box]]) -> None:
 
 
 def _order(layers: list[list[Box]]) -> None:
-    """Sort each layer by the middles of what its boxes are connected with, down and up again, so that few edges cross."""
+    """Sort each layer by the centres of connected boxes, down and up again, so that few edges cross."""
     for layer in layers:
         _number(layer)
     for sweep in range(_SWEEPS):
@@ -162,7 +162,7 @@ def _place(layers: list[list[Box]], y: float) -> None:
 
 
 def _wish(box: Box, near: list[Box]) -> float:
-    """Return the preferred position of a box: the middle of the boxes it is connected with, of bends only if there are no others."""
+    """Return the preferred position of a box: the centre of the boxes it is connected with, of bends only if there are no others."""
     return _mean([b.x for b in near if b.title] or [b.x for b in near], box.x)
 
 
@@ -171,8 +171,8 @@ def _mean(values: Sequence[float], otherwise: float) -> float:
 
 
 def _spread(layer: list[Box], wanted: list[float]) -> None:
-    """Put boxes as near to where they want to be as their order and the gaps allow: neighbours that collide move as one block, in which
-    the wishes of boxes weigh more than those of bends."""
+    """Place boxes as near to their preferred positions as their order and the gaps allow: neighbours that collide move as one block, in
+    which boxes weigh more than bends."""
     blocks: list[tuple[float, float, list[float]]] = []  # (sum of wishes, weight, offsets of the boxes from the first)
     for i, box in enumerate(layer):
         offset = 0.0 if i == 0 else (layer[i - 1].width + box.width) / 2 + _GAP
@@ -193,7 +193,7 @@ def _spread(layer: list[Box], wanted: list[float]) -> None:
 
 
 def _distance(layer: list[Box], index: int) -> float:
-    """Return the distance that the box of this index must have from the one before."""
+    """Return the minimal distance of the box at this index from the one before."""
     return (layer[index - 1].width + layer[index].width) / 2 + _GAP
 
 

@@ -16,7 +16,7 @@ from ..core.tensor import Tensor
 
 
 class _MkldnnLayer(nn.Module):
-    """A layer in evaluation whose tensors are buffers in oneDNN's layout; it computes what the dense layer computes with them."""
+    """A layer for inference whose tensors are buffers in oneDNN's layout; it computes the same as the dense layer."""
 
     _names: tuple[str, ...] = ("weight", "bias")
 
@@ -79,7 +79,7 @@ class MkldnnPrelu(_MkldnnLayer):
 
 
 class MkldnnBatchNorm(_MkldnnLayer):
-    """Batch normalisation in evaluation, with weights and statistics in oneDNN's layout."""
+    """Batch normalisation for inference, with weights and statistics in oneDNN's layout."""
 
     _names = ("weight", "bias", "running_mean", "running_var")
 
@@ -110,8 +110,8 @@ _LAYERS: tuple[tuple[Any, type[_MkldnnLayer]], ...] = (
 
 
 def to_mkldnn(module: nn.Module, dtype: dtype = float32) -> nn.Module:
-    """The model for inference on `torch._mkldnn` tensors: its linear, convolution, normalisation and PReLU layers are replaced, in
-    place where they are children. Weights are kept in `dtype`."""
+    """Convert a model for inference on `torch._mkldnn` tensors: its linear, convolution, normalisation and PReLU layers are replaced, in
+    place if they are children. Weights are kept in `dtype`."""
     if dtype not in (float32, bfloat16, float16):
         raise AssertionError("MKLDNN only support float, bfloat16, and half path now")
     made = next((layer(module, dtype) for kinds, layer in _LAYERS if isinstance(module, kinds)), module)

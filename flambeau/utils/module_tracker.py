@@ -1,4 +1,4 @@
-"""Tracking of the module that runs: in the forward pass, and in the backward pass of what it computed."""
+"""Tracking of the running module, in the forward pass and in the backward pass of what it computed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ModuleTracker:
         return self._in_backward
 
     def _name(self, module: Module) -> str:
-        """A module is called by its class, and its children by their places in it, from when it is first met."""
+        """Return the name of a module: its class for a root, with the path for children, fixed when it is first seen."""
         if module not in self._names:
             self._names[module] = type(module).__name__
         name = self._names[module]

@@ -1,4 +1,4 @@
-"""Stand-in for `mxnet` where Flambeau stands in for other libraries: `mxnet.recordio`, and nothing else of it."""
+"""Stand-in for `mxnet`, limited to `mxnet.recordio`, for use where Flambeau stands in for other libraries."""
 
 from __future__ import annotations
 

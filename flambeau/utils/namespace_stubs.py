@@ -1,8 +1,8 @@
-"""Stubs of the namespaces whose functions are put there by operators' records: what editors and type checkers know of `torch.randn`.
+"""Stubs of the namespaces that operators' records fill: what editors and type checkers know of `torch.randn`.
 
-A module that fills itself when it is imported is empty to a tool that only reads it. So beside each of them stands a stub, made here
-from the same records: names, parameters with types, results. A package whose names are imported when first used has one, too; it
-says where each is defined, and the signature stays there alone."""
+A module that is filled when it is imported is empty to a tool that only reads it. So each of them has a stub, made here from the same
+records: names, parameters with types, results. A package whose names are imported on first use has one, too; it only says where each is
+defined."""
 
 from __future__ import annotations
 
@@ -98,13 +98,13 @@ _TENSORS = frozenset(("pointwise", "reduction", "view", "creation", "random"))
 
 
 def path_of(namespace: str) -> Path:
-    """The path of a namespace's stub."""
+    """Return the path of a namespace's stub."""
     place = ROOT.joinpath(*namespace.split("."))
     return place / "__init__.pyi" if place.is_dir() else place.with_suffix(".pyi")
 
 
 def written(namespace: str) -> str:
-    """The stub of a namespace; the root is called ""."""
+    """Return the stub of a namespace; the root is called ""."""
     module = importlib.import_module(f"flambeau.{namespace}" if namespace else "flambeau")
     rooms, known = _rooms(module, namespace), dict(_imports(module)) if namespace in PASSING_ON else {}
     lines = [f"from . import {name} as {name}" for name in rooms]
@@ -120,7 +120,7 @@ def written(namespace: str) -> str:
 
 
 def of_switches(name: str) -> str:
-    """The stub of a module of switches under its further name: what its text has, and what only its class knows."""
+    """Return the stub of a module of switches under its second name: the names in its source, and the properties of its class."""
     kind = type(getattr(flambeau.backends, name.removeprefix("backends.")))
     lines = [f"from ..{MOVED[name]} import *"]
     own = {n: {said} for n, said in inspect.get_annotations(kind).items()}
@@ -133,7 +133,7 @@ def of_switches(name: str) -> str:
 
 
 def of_moved(name: str) -> str:
-    """The stub of a module of PyTorch whose names are elsewhere here: it says where."""
+    """Return the stub of a module of PyTorch whose names are defined elsewhere here: it imports them."""
     home = MOVED[name]
     found = vars(importlib.import_module(f"flambeau.{home}"))
     names = PARTS.get(home, {}).get(name) or [n for n, v in sorted(found.items()) if _is_own(n, v)]
@@ -141,7 +141,7 @@ def of_moved(name: str) -> str:
 
 
 def _is_own(name: str, value: Any) -> bool:
-    """Return whether a name of a module is public, and of this library."""
+    """Return whether a name of a module is public, and defined in this library."""
     home = getattr(value, "__module__", None) or "flambeau"
     return (
         not name.startswith("_")
@@ -152,7 +152,7 @@ def _is_own(name: str, value: Any) -> bool:
 
 
 def _headed(core: str, lines: list[str]) -> str:
-    """The text of a stub: those names of the head that it uses, then these lines."""
+    """Return the text of a stub: the imports that it uses, then these lines."""
     used = set(re.findall(r"\w+", "\n".join(lines)))
     kept: list[str] = []
     for line in reversed(_HEAD.format(core=core).split("\n")):
@@ -167,7 +167,7 @@ def _headed(core: str, lines: list[str]) -> str:
 
 
 def _names(module: ModuleType, namespace: str) -> list[str]:
-    """The names that users may write, those that are imported when first used included."""
+    """Return the names that users may write, including those that are imported on first use."""
     found = {n for n in dir(module) if not n.startswith("_") or hasattr(getattr(module, n), "op")}
     found -= {"TYPE_CHECKING", "annotations"}
     found |= {
@@ -180,7 +180,7 @@ def _names(module: ModuleType, namespace: str) -> list[str]:
 
 
 def _rooms(module: ModuleType, namespace: str) -> list[str]:
-    """The public modules that a package offers: the root all of them, when they are first used."""
+    """Return the public submodules of a package; for the root all of them, which are imported on first use."""
     if not hasattr(module, "__path__"):
         return []
     folder = ROOT.joinpath(*namespace.split("."))
@@ -193,7 +193,7 @@ def _rooms(module: ModuleType, namespace: str) -> list[str]:
 
 
 def _imports(module: ModuleType) -> Iterator[tuple[str, str]]:
-    """The names that a package's text takes from elsewhere in the library, each with the statement that does."""
+    """Yield the names that a package imports from elsewhere in the library, each with its import statement."""
     for node in ast.parse(Path(str(module.__file__)).read_text()).body:
         if isinstance(node, ast.ImportFrom) and node.level:
             home = "." * node.level + (node.module or "")
@@ -242,7 +242,7 @@ def _member(module: ModuleType, name: str, value: Any, known: str = "") -> str:
 
 
 def _is_written(home: str, name: str) -> bool:
-    """Return whether the text of a module defines a name, so that a tool that reads it finds it there."""
+    """Return whether a module's source defines a name, so that a tool that reads it finds it there."""
     source = getattr(sys.modules.get(home), "__file__", None)
     if not source or not name.isidentifier():
         return False
@@ -251,14 +251,14 @@ def _is_written(home: str, name: str) -> bool:
 
 
 def _relative(module: ModuleType, home: str) -> str:
-    """A module as the stub of another one imports it."""
+    """Return a module's name as the stub of another one imports it."""
     package = module.__name__ if hasattr(module, "__path__") else module.__name__.rpartition(".")[0]
     up = package.count(".")
     return "." * (up + 1) + home.removeprefix("flambeau").removeprefix(".")
 
 
 def _function(name: str, function: Any) -> str:
-    """A function's line, or the lines of its overloads: its parameters as `help()` shows them."""
+    """Return a function's line, or the lines of its overloads, with the parameters that `help()` shows."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -314,7 +314,7 @@ def _parameter_type(p: inspect.Parameter) -> str:
 
 
 def _type(annotation: Any) -> str:
-    """An annotation as it may stand in a stub: what is not known there is Any."""
+    """Return an annotation for a stub; types that are unknown there become Any."""
     if annotation in (None, type(None)):
         return "None"
     if type(annotation) is type and annotation is not inspect.Parameter.empty:  # isinstance takes dict[...] on 3.10
@@ -328,7 +328,7 @@ def _type(annotation: Any) -> str:
 
 
 def with_elements(annotation: str) -> str:
-    """An annotation whose containers all say what they hold: strict checkers call a bare `tuple` partly unknown."""
+    """Return an annotation with element types for all containers: strict checkers call a bare `tuple` partly unknown."""
     return re.sub(r"\b(tuple|list|dict|Callable|ndarray)\b(?!\[)", lambda m: m[0] + _ELEMENTS[m[0]], annotation)
 
 

@@ -23,7 +23,7 @@ _GLYPHS = {  # 3x5 bitmaps, one octal digit per row
 
 
 def glyph(character: str) -> np.ndarray:
-    """A character as a 5x3 array of zeros and ones; letters have one case."""
+    """Return a character as a 5x3 array of zeros and ones; letters have one case."""
     rows = _GLYPHS.get(character.lower())
     if rows is None:
         raise ValueError(f"there is no glyph for {character!r}; there are: {''.join(_GLYPHS)}")
@@ -38,7 +38,7 @@ class Canvas:
         self.pixels = np.full((height, width, 3), 255, np.uint8)
 
     def image(self, x: int, y: int, grey: np.ndarray, scale: int = 1) -> None:
-        """A grey image, each pixel as a square of `scale` pixels."""
+        """Draw a grey image, each pixel as a square of `scale` pixels."""
         block = np.kron(grey, np.ones((scale, scale), np.uint8))
         self.pixels[y : y + block.shape[0], x : x + block.shape[1]] = block[:, :, None]
 
@@ -58,7 +58,7 @@ class Canvas:
         self, box: tuple[int, int, int, int], values: Sequence[float], colour: Colour, title: str,
         low: float | None = None, high: float | None = None,
     ) -> None:  # fmt: skip
-        """A curve of `values` in the box (left, top, right, bottom), with its range beside it."""
+        """Draw a curve of `values` in the box (left, top, right, bottom), labelled with its range."""
         left, top, right, bottom = box
         finite = [v for v in values if np.isfinite(v)] or [0.0]
         low = min(finite) if low is None else low

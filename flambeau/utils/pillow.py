@@ -1,4 +1,4 @@
-"""Pillow, where it is installed: image files are its business, and everything that works on tensors works without it."""
+"""Access to Pillow, if it is installed: it is needed for image files only, not for tensors."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ def pillow(part: str = "Image") -> Any:
 
 
 def is_pil(value: Any) -> bool:
-    """Return whether this is a PIL image. One can only exist once Pillow is imported, so this never imports it."""
+    """Return whether a value is a PIL image. One can only exist once Pillow is imported, so this never imports it."""
     module = sys.modules.get("PIL.Image")
     return module is not None and isinstance(value, module.Image)
 
 
 def pil_array(image: Any) -> np.ndarray:
-    """A writable (height, width, channels) array of the pixels."""
+    """Return a writable (height, width, channels) array of the pixels."""
     array = np.array(image, copy=True)
     return array if array.ndim == 3 else array[:, :, None]
 
 
 def decode(data: Any, formats: tuple[str, ...] | None = None, draft: str | None = None) -> Any:
-    """The PIL image in the bytes of an image file, fully read; RuntimeError if they are damaged or no image at all.
+    """Decode the bytes of an image file to a PIL image, fully read; raises RuntimeError if they are damaged or no image.
 
-    `formats` are the file formats to expect; with `draft`, a JPEG decoder gives this mode itself."""
+    `formats` are the file formats to expect; with `draft`, a JPEG decoder converts to this mode itself."""
     module = pillow()
     try:
         image = module.open(io.BytesIO(data), formats=formats)

@@ -1,4 +1,4 @@
-"""A progress bar for long loops: one line that is redrawn on a terminal, nothing elsewhere."""
+"""Progress bar for long loops: one line that is redrawn on a terminal, nothing elsewhere."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Progress:
         self._draw(final=True)
 
     def show(self, note: str) -> None:
-        """Text behind the bar: a loss, a rate."""
+        """Show a text after the bar: a loss, a rate."""
         self.note = note
 
     def _draw(self, final: bool = False) -> None:

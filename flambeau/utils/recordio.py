@@ -35,7 +35,7 @@ _HEADER = struct.Struct("<IfQQ")
 
 
 def _encode(data: bytes) -> bytes:
-    """A record as it stands in a file."""
+    """Encode a record as it is stored in a file."""
     if len(data) > LARGEST:
         raise ValueError(f"a record has less than 2^29 bytes, got {len(data)}")
     cuts = _aligned_magic(data)
@@ -93,7 +93,7 @@ class MXRecordIO:
             self.pid = None
 
     def reset(self) -> None:
-        """Back to the first record; a file being written becomes empty."""
+        """Return to the first record; a file being written becomes empty."""
         self.close()
         self.open()
 
@@ -120,7 +120,7 @@ class MXRecordIO:
             self.open()
 
     def _check(self, writing: bool, fresh: bool = False) -> None:
-        """Open, for the right purpose, and by this process: a file position shared by two would serve neither."""
+        """Raise unless the file is open, for the right purpose, and by this process: two processes cannot share a file position."""
         if self.writable != writing:
             raise RuntimeError(f"{self.uri} is open for {'writing' if self.writable else 'reading'} only")
         if not self.is_open:
@@ -136,7 +136,7 @@ class MXRecordIO:
         self.handle.write(_encode(buf.encode() if isinstance(buf, str) else bytes(buf)))
 
     def read(self) -> bytes | None:
-        """The next record, or None at the end of the file."""
+        """Return the next record, or None at the end of the file."""
         self._check(writing=False)
         first = self._read_part((_WHOLE, _FIRST))
         if first is None or first[0] == _WHOLE:
@@ -175,7 +175,7 @@ class MXRecordIO:
             yield data
 
     def positions(self) -> list[int]:
-        """The offset of each record, from the first to the last; reading goes on at the first."""
+        """Return the offset of each record, from the first to the last; reading continues at the first."""
         self._check(writing=False)
         self.handle.seek(0)
         found = []
@@ -194,7 +194,7 @@ class MXRecordIO:
         return found
 
     def read_at(self, place: int) -> bytes:
-        """The record that starts at this byte of the file."""
+        """Return the record that starts at this byte of the file."""
         self._move_to(place)
         data = self.read()
         assert data is not None  # _move_to refuses places at the end
@@ -257,13 +257,13 @@ class MXIndexedRecordIO(MXRecordIO):
         super().close()
 
     def seek(self, idx: Any) -> None:
-        """The next `read` gives the record with this key."""
+        """Move to the record with this key, which the next `read` returns."""
         if idx not in self.idx:
             raise KeyError(f"{self.idx_path} has no record {idx!r}")
         self._move_to(self.idx[idx])
 
     def tell(self) -> int:
-        """The offset at which the next record will be written."""
+        """Return the offset at which the next record will be written."""
         self._check(writing=True)
         return self.handle.tell()
 
@@ -360,8 +360,8 @@ def encode_image(image: Any, quality: int, img_fmt: str) -> bytes:
 
 
 def with_color(image: Any, color: int) -> Any:
-    """`image` in colour (1), in grey (0), or with the channels it has (-1). As in OpenCV, the camera's orientation is followed
-    unless the image is wanted as it is."""
+    """Convert an image to colour (1), to grey (0), or leave its channels (-1). As in OpenCV, the EXIF orientation is applied unless the
+    image is left as it is."""
     if color == 1:
         return pillow("ImageOps").exif_transpose(image).convert("RGB")
     if color == 0:

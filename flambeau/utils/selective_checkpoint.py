@@ -1,4 +1,4 @@
-"""Checkpointing that keeps some results: which operators' results are kept and which are computed again.
+"""Selective activation checkpointing: a policy says which operators' results are kept and which are recomputed.
 
 >>> from functools import partial
 >>> from flambeau.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
@@ -30,9 +30,9 @@ _AGAIN = (
 
 
 class CheckpointPolicy(enum.Enum):
-    """The treatment of an operator's result: kept, or computed again during backward (as it is with the policies for offloading).
+    """Treatment of an operator's result: kept, or recomputed during backward (as with the policies for offloading).
 
-    `PREFER_...` leaves it to a compiler to do otherwise."""
+    `PREFER_...` allows a compiler to do otherwise."""
 
     MUST_SAVE = 0
     PREFER_SAVE = 1
@@ -46,7 +46,7 @@ _SAVES = (True, CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE)
 
 
 class SelectiveCheckpointContext:
-    """The facts that a policy is given besides the operator and its arguments: the result. It is asked in the first run only."""
+    """Argument of a policy besides the operator and its arguments: the result. Policies are called in the first run only."""
 
     def __init__(self, *, is_recompute: bool, op_output: Any = None) -> None:
         self.is_recompute = is_recompute
@@ -54,7 +54,7 @@ class SelectiveCheckpointContext:
 
 
 class _Saved:
-    """A tensor that an operator saved for its gradient: as it is, or as the hooks around the operator packed it."""
+    """A tensor that an operator saved for its gradient: itself, or as packed by the hooks around the operator."""
 
     __slots__ = ("packed", "unpack")
 
@@ -70,7 +70,7 @@ class _Saved:
 
 
 class _KeptTensor:
-    """A tensor of a result, with the version it had."""
+    """A tensor of a kept result, with its version."""
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor, self.version, self.requires_grad = tensor.detach(), tensor._version, tensor.requires_grad
@@ -115,7 +115,7 @@ def _place(tensor: Tensor, among: list[Tensor]) -> int | None:
 
 
 class _FirstRun(TorchDispatchMode):
-    """Asks the policy after every call, and keeps what it says."""
+    """Mode of the first run: calls the policy after every operator, and keeps the results it selects."""
 
     def __init__(self, policy: Callable, storage: dict[Any, list]) -> None:
         self.policy = policy
@@ -151,7 +151,7 @@ class _FirstRun(TorchDispatchMode):
 
 
 class _SecondRun(TorchDispatchMode):
-    """Takes the results that were kept, in the order in which each operator was called, and lets the others be computed."""
+    """Mode of the second run: returns the kept results, in the order of each operator's calls, and recomputes the others."""
 
     def __init__(self, storage: dict[Any, list], may_have_changed: bool) -> None:
         self.storage = storage
@@ -199,9 +199,9 @@ _USED: Any = object()
 
 
 def create_selective_checkpoint_contexts(policy_fn_or_list: Any, allow_cache_entry_mutation: bool = False) -> tuple[Any, ...]:  # fmt: skip
-    """Two contexts for `checkpoint(..., context_fn=)`: results of some operators are kept and not computed a second time.
+    """Return two contexts for `checkpoint(..., context_fn=)`: results of some operators are kept and not recomputed.
 
-    Give the operators in a list, or a function `policy(context, operator, *args, **kwargs)` that returns a `CheckpointPolicy`.
+    Pass the operators in a list, or a function `policy(context, operator, *args, **kwargs)` that returns a `CheckpointPolicy`.
     A kept tensor that is changed afterwards is an error unless `allow_cache_entry_mutation=True`.
     """
     if isinstance(policy_fn_or_list, list):

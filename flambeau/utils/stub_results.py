@@ -1,7 +1,7 @@
-"""Results in stubs: the named tuples, and an overload for each result of a function whose arguments decide what it returns.
+"""Results in stubs: the named tuples, and an overload for each result of a function whose arguments determine what it returns.
 
-An operator's annotation lists its results, as in `Tensor | NamedResult`: `max(x)` is a tensor, `max(x, 0)` a named tuple. The i-th of
-them is what a call returns that sets i of the parameters that decide."""
+An operator's annotation lists its results, as in `Tensor NamedResult`: `max(x)` is a tensor, `max(x, 0)` a named tuple. The i-th of them is
+returned by a call that sets i of the deciding parameters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TYPES = {"Tensor": "Tensor", "Tensor[]": "tuple[Tensor, ...]"}
 
 
 def named_tuples() -> str:
-    """The stub of `return_types`: tuples of known lengths, whose elements have names and types."""
+    """Return the stub of `return_types`: tuples of known lengths, whose elements have names and types."""
     return _HEAD + "".join(_named_tuple(name, kind._fields) for name, kind in sorted(ALL.items()))
 
 
@@ -42,14 +42,14 @@ def _named_tuple(name: str, fields: tuple[str, ...]) -> str:
 
 
 def resolved(op: Op | None, result: str) -> str:
-    """A result in a stub, in which the operator's own named tuple is one."""
+    """Return a result for a stub, with `NamedResult` replaced by the operator's own named tuple."""
     return result if op is None else result.replace("NamedResult", f"_results.{op.aten_name}")
 
 
 def forms(
     op: Op | None, parameters: list[inspect.Parameter], annotation: Any
 ) -> list[tuple[list[inspect.Parameter], Any]]:
-    """Parameters and result of each overload of a function; of most functions there is one."""
+    """Return parameters and result of each overload of a function; most functions have one."""
     if annotation == "Any" and op is not None and op.aten_name in ALL:
         annotation = "NamedResult"
     results = re.split(r" \| (?![^\[]*\])", annotation) if isinstance(annotation, str) else []
@@ -75,14 +75,14 @@ def forms(
 
 
 def _deciding(parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
-    """The parameters that decide what is returned: flags that ask for more results, or else what may be left out, or else flags."""
+    """Return the parameters that determine the result type: flags for further results, else optional parameters, else other flags."""
     flags = [p for p in parameters if p.default is False]
     asking = [p for p in flags if p.name.startswith("return_")]
     return asking or [p for p in parameters if p.default is None and p.name != "out"] or flags
 
 
 def _decided(p: inspect.Parameter, given: bool | None) -> inspect.Parameter:
-    """A parameter where it is known whether it is given, or set; None for one that decides nothing."""
+    """Return a parameter for an overload in which it is given (or set) or not; unchanged for None."""
     if given is None:
         return p
     if p.default is False:
@@ -93,7 +93,7 @@ def _decided(p: inspect.Parameter, given: bool | None) -> inspect.Parameter:
 
 
 def _orders(parameters: list[inspect.Parameter], decided: dict[str, bool]) -> Iterator[list[inspect.Parameter]]:
-    """The ways to give the parameters that must be given: by name, and in their places, where there are others before them."""
+    """Yield the ways to pass the required parameters: by name, and by position if others come before them."""
     given = [i for i, p in enumerate(parameters) if decided.get(p.name)]
     optional = given and any(
         p.default is not _EMPTY and p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters[: given[-1]]
@@ -106,14 +106,14 @@ def _orders(parameters: list[inspect.Parameter], decided: dict[str, bool]) -> It
 
 
 def _by_name(parameters: list[inspect.Parameter], first: int) -> list[inspect.Parameter]:
-    """Parameters of which those from `first` on are given by name."""
+    """Return the parameters with those from `first` on as keyword-only."""
     return [p.replace(kind=p.KEYWORD_ONLY) if i >= first else p for i, p in enumerate(parameters)]
 
 
 def _further_forms(
     op: Op, parameters: list[inspect.Parameter], results: list[str]
 ) -> Iterator[tuple[list[inspect.Parameter], str]]:
-    """A dimension under NumPy's name, and another tensor in its place where PyTorch has that."""
+    """Yield further overloads: a dimension under NumPy's name, and another tensor in its place if PyTorch has that."""
     place = next(i for i, p in enumerate(parameters) if p.name == "dim")
     axis = parameters[place].replace(name="axis", annotation="int | str", default=_EMPTY)
     yield _by_name([*parameters[:place], axis, *parameters[place + 1 :]], place), results[1]

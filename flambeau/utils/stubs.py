@@ -57,7 +57,7 @@ _SHADOWED = frozenset(("int", "float", "bool"))  # which are methods of tensors 
 
 
 def _type(annotation: Any) -> str:
-    """An annotation as it may stand in the stub: what is not known there is Any."""
+    """Return an annotation for the stub; types that are unknown there become Any."""
     if isinstance(annotation, type):
         annotation = "None" if annotation is type(None) else annotation.__name__
     words = set(re.findall(r"[A-Za-z_]\w*", annotation)) if isinstance(annotation, str) else {""}
@@ -126,7 +126,7 @@ def _method(name: str, member: Any) -> str | None:
 
 
 def _numpy_names(op: Any, parameters: list[inspect.Parameter]) -> str:
-    """Operators that know `dim` know `axis` too, and so on."""
+    """Return `**others` for operators with `dim`, which accept `axis` and other names of NumPy's, too."""
     takes_more = op is not None and any(p.name in ("dim", "keepdim") for p in parameters)
     takes_more = takes_more and not any(p.name == "dim" and p.annotation == "None" for p in parameters)
     ends = any(p.kind is p.VAR_KEYWORD for p in parameters)
@@ -146,7 +146,7 @@ def _defined_in_class() -> frozenset[str]:
 
 
 def written() -> str:
-    """The stub of everything that operators and other rooms bind to the class."""
+    """Return the stub of everything that operators and other modules bind to the class."""
     lines = []
     for name, member in sorted(vars(Tensor).items()):
         if name not in _defined_in_class() and name.isidentifier() and name not in _OMITTED:
@@ -173,7 +173,7 @@ print(*sorted(vars(Tensor).keys() - early_methods))
 
 
 def late_names() -> str:
-    """The functions and methods of operators that are imported when first asked for."""
+    """Return the functions and methods of operators that are imported on first use."""
     asked = [sys.executable, "-c", _LATE_NAMES.format(package=PACKAGE)]
     return subprocess.run(asked, check=True, capture_output=True, text=True).stdout
 

@@ -34,7 +34,7 @@ DEFAULT_COLUMNS = ("output_size", "num_params", "mult_adds")
 
 # -- values of any structure ------------------------------------------------------------------------------------------
 def _tensors(value: Any) -> Iterator[Tensor]:
-    """All tensors in nested tuples, lists and dictionaries."""
+    """Yield all tensors in nested tuples, lists and dictionaries."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, Mapping):
@@ -97,7 +97,7 @@ def _count(parameters: Any) -> int:
 
 # -- running the network ----------------------------------------------------------------------------------------------
 class _Watcher:
-    """Hooks on all modules, which write down every call."""
+    """Hooks on all modules, which record every call."""
 
     def __init__(self, model: Module):
         self.names = {id(m): name.rpartition(".")[2] for name, m in model.named_modules()}
@@ -126,7 +126,7 @@ class _Watcher:
 
 
 def _add_uncalled(info: LayerInfo, seen: set[int]) -> None:
-    """Layers that no forward called still have parameters to count."""
+    """Add layers that forward did not call, whose parameters count too."""
     for child in list(info.children):
         _add_uncalled(child, seen)
     for name, module in info.module.named_children():
@@ -164,7 +164,7 @@ def _random_input(size: Any, dtype: Any, batch_dim: int | None, device: Any) -> 
 def _make_inputs(
     input_size: Any, input_data: Any, dtypes: Any, batch_dim: int | None, device: Any
 ) -> tuple[tuple, dict[str, Any]]:
-    """The positional and named arguments of the forward."""
+    """Return the positional and named arguments of the forward."""
     if input_data is not None:
         if isinstance(input_data, Mapping):
             return (), dict(input_data)
@@ -195,7 +195,7 @@ def _run(model: Module, args: tuple, kwargs: dict[str, Any]) -> LayerInfo:
 
 # -- the result -------------------------------------------------------------------------------------------------------
 class ModelStatistics:
-    """The figures of a network; printed, a table."""
+    """The figures of a network; prints as a table."""
 
     def __init__(self, root: LayerInfo, input_bytes: int, depth: int, col_names: Sequence[str], by_parameter: bool):
         self.root, self.depth, self.col_names, self.by_parameter = root, depth, tuple(col_names), by_parameter

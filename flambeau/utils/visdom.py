@@ -1,7 +1,7 @@
-"""Visdom where its page's scripts cannot be downloaded: they come from the package manager npm instead.
+"""Offline installation of the scripts of visdom's page, from the package manager npm.
 
-`python -m flambeau.utils.visdom` puts them beside an installed visdom, once, and starts its server. `python -m visdom.server` works from
-then on, too, without any network.
+`python -m flambeau.utils.visdom` adds them to an installed visdom, once, and starts its server. `python -m visdom.server` works from then
+on, too, without any network.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def provide(package: Path, version: str) -> list[str]:
 
 
 def _unpacked(source: str, place: Path) -> Path:
-    """The folder of one npm package, fetched and unpacked below `place`."""
+    """Return the folder of one npm package, downloaded and unpacked below `place`."""
     command = ["npm", "pack", "--silent", source]
     answer = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
     if answer.returncode:
@@ -90,7 +90,7 @@ def _unpacked(source: str, place: Path) -> Path:
 
 
 def main() -> None:
-    """Provides what is missing and starts visdom's server with the options of the command line."""
+    """Add missing files and start visdom's server with the options of the command line."""
     try:
         visdom = importlib.import_module("visdom")
     except ImportError as problem:

@@ -1,4 +1,4 @@
-"""Dictionaries that hold tensors weakly and tell them apart by identity (`==` of tensors compares elements)."""
+"""Dictionaries with weakly referenced tensors as keys, compared by identity (`==` of tensors compares elements)."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class WeakIdKeyDictionary(MutableMapping):
         return type(self)(self)
 
     def keyrefs(self) -> list[WeakIdRef]:
-        """The weak references to the keys."""
+        """Return the weak references to the keys."""
         return list(self.data)
 
 

@@ -16,12 +16,12 @@ __all__ = ["multiply_adds"]
 
 
 def _matrices(module: Module) -> int:
-    """Elements of all weight matrices of a layer itself."""
+    """Return the number of elements of all weight matrices of a layer itself."""
     return sum(p.numel() for p in module.parameters(recurse=False) if p.dim() >= 2)
 
 
 def _attention(module: Any, query: Tensor) -> int:
-    """Four projections, and for every query one product with each key and each value (self-attention)."""
+    """Return the multiply-adds of self-attention: four projections, and for every query one product with each key and each value."""
     width = module.embed_dim
     if query.dim() == 2:
         batch, length = 1, query.shape[0]
@@ -31,7 +31,7 @@ def _attention(module: Any, query: Tensor) -> int:
 
 
 def multiply_adds(module: Module, input: Tensor | None, output: Tensor | None) -> int:
-    """Return the multiply-adds of one layer, without its sublayers; looking up and moving values count nothing."""
+    """Return the multiply-adds of one layer, without its sublayers; lookups and copies count nothing."""
     if input is None or output is None or isinstance(module, (Embedding, EmbeddingBag)):
         return 0
     if isinstance(module, (Conv1d, Conv2d, Conv3d)):

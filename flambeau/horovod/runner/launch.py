@@ -25,7 +25,7 @@ from ...distributed.secret import VARIABLE
 
 
 def parse_hosts(text: str) -> list[tuple[str, int]]:
-    """`host1:2,host2:4` as pairs of a host and its slots."""
+    """Parse `host1:2,host2:4` into pairs of a host and its slots."""
     hosts = []
     for part in text.split(","):
         host, _, slots = part.strip().partition(":")
@@ -68,7 +68,7 @@ def _hosts(options: argparse.Namespace) -> list[tuple[str, int]]:
 
 
 def _posing(command: list[str]) -> list[str]:
-    """A Python program runs with Flambeau in the place of PyTorch."""
+    """Return the command that runs a Python program with Flambeau in the place of PyTorch."""
     if not os.path.basename(command[0]).startswith("python"):
         return command
     flags = 1
@@ -106,7 +106,7 @@ def _free_port() -> int:
 
 
 def _placed(hosts: list[tuple[str, int]], count: int) -> list[tuple[str, int]]:
-    """Host and number on that host, for every rank."""
+    """Return host and local rank for every rank."""
     places = [(host, slot) for host, slots in hosts for slot in range(slots)][:count]
     if len(places) < count:
         raise ValueError(f"{count} processes were asked for, and there are only {len(places)} slots")
@@ -173,7 +173,7 @@ def _wait(processes: list[subprocess.Popen]) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command `flambeau horovodrun`."""
+    """Run the command `flambeau horovodrun`."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if not options.command:
@@ -186,7 +186,7 @@ def _call(function: Callable, args: tuple, kwargs: dict) -> Any:
 
 
 def run(function: Callable, args: tuple = (), kwargs: dict | None = None, np: int = 1, **options: Any) -> list:
-    """`function(*args, **kwargs)` in `np` new processes of this machine; what they returned, by rank."""
+    """Run `function(*args, **kwargs)` in `np` new processes of this machine; return their results by rank."""
     config = LaunchConfig(1, 1, np, rdzv_backend="c10d", rdzv_endpoint="localhost:0", max_restarts=0, run_id="horovod")
     results = elastic_launch(config, _call)(function, args, kwargs or {})
     return [results[rank] for rank in range(np)]

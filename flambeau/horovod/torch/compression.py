@@ -1,4 +1,4 @@
-"""Gradients in fewer bytes while they travel."""
+"""Compression of gradients for communication."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...core.tensor import Tensor
 
 
 class Compressor:
-    """`compress` returns a tensor to send and what `decompress` needs."""
+    """Interface of compressors: `compress` returns a tensor to send and the context that `decompress` needs."""
 
     @staticmethod
     def compress(tensor: Tensor) -> tuple[Tensor, Any]:
@@ -25,7 +25,7 @@ class NoneCompressor(Compressor):
 
 
 class FP16Compressor(Compressor):
-    """Sends floating point numbers in float16."""
+    """Compressor that sends floating point numbers as float16."""
 
     @staticmethod
     def compress(tensor: Tensor) -> tuple[Tensor, Any]:
@@ -37,7 +37,7 @@ class FP16Compressor(Compressor):
 
 
 class Compression:
-    """The ways to compress gradients."""
+    """The available compressors."""
 
     none = NoneCompressor
     fp16 = FP16Compressor

@@ -1,4 +1,4 @@
-"""Training that goes on after a failure: state that can be committed, restored and sent to all processes."""
+"""Training that continues after a failure: state that can be committed, restored and broadcast."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["ElasticSampler", "ObjectState", "State", "TorchState", "run"]
 
 
 class State:
-    """The state of a program that survives changes of the ranks. `commit` saves it in memory, `restore` brings it back, `sync` sends
-    rank 0's to all."""
+    """State of a program that survives changes of the ranks. `commit` saves it in memory, `restore` reverts to that, `sync` broadcasts rank
+    0's."""
 
     def __init__(self, **kwargs: Any) -> None:
         self._reset_callbacks: list[Callable] = []
 
     def register_reset_callbacks(self, callbacks: list[Callable]) -> None:
-        """Functions to call after the set of processes has changed."""
+        """Register functions to call after the set of processes has changed."""
         self._reset_callbacks.extend(callbacks)
 
     def on_reset(self) -> None:
@@ -36,7 +36,7 @@ class State:
         self.check_host_updates()
 
     def check_host_updates(self) -> None:
-        """Hosts come and go with the launcher, which restarts the processes."""
+        """Do nothing: when hosts change, the launcher restarts the processes."""
 
     def save(self) -> None:
         raise NotImplementedError
@@ -52,7 +52,7 @@ class State:
 
 
 class ObjectState(State):
-    """Plain values: ObjectState(epoch=0, batch=0)."""
+    """State of plain values: ObjectState(epoch=0, batch=0)."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class ObjectState(State):
 
 
 class TorchState(ObjectState):
-    """Models, optimizers and samplers (whatever has a state dict) besides plain values."""
+    """State of models, optimizers and samplers (whatever has a state dict) besides plain values."""
 
     def __init__(self, model: Any = None, optimizer: Any = None, **kwargs: Any) -> None:
         held = {k: v for k, v in {"model": model, "optimizer": optimizer, **kwargs}.items() if v is not None}
@@ -107,7 +107,7 @@ class TorchState(ObjectState):
 
 
 def run(func: Callable) -> Callable:
-    """A training function `func(state, ...)` that begins again from the last commit when a process fails."""
+    """Decorate a training function `func(state, ...)` so that it restarts from the last commit when a process fails."""
 
     @functools.wraps(func)
     def wrapped(held: State, *args: Any, **kwargs: Any) -> Any:
@@ -134,12 +134,12 @@ class ElasticSampler(Sampler[int]):
         self.set_epoch(0)
 
     def set_epoch(self, epoch: int) -> None:
-        """Begin an epoch: nothing has been seen."""
+        """Begin an epoch, in which no sample has been processed."""
         self.epoch, self.processed_num = epoch, 0
         self.reset()
 
     def record_batch(self, batch_idx: int, batch_size: int) -> None:
-        """Remember that every process has seen a batch."""
+        """Record that every process has processed a batch."""
         self.processed_num += batch_size * self.num_replicas
 
     def state_dict(self) -> dict[str, Any]:
@@ -150,7 +150,7 @@ class ElasticSampler(Sampler[int]):
         self.reset()
 
     def reset(self) -> None:
-        """Divide the samples that are left among the processes there are now."""
+        """Divide the remaining samples among the current processes."""
         self.num_replicas = state.size() if state.is_initialized() else 1
         self.rank = state.rank() if state.is_initialized() else 0
         order = list(range(len(self.dataset)))

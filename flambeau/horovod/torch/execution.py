@@ -26,12 +26,12 @@ def execute(group: Any, request: Any, told: dict[int, dict], joined: list[int]) 
 
 
 def _like(description: dict) -> list[Tensor]:
-    """Zeros in the shapes of the others' tensors, for a rank that has joined."""
+    """Return zeros in the shapes of the others' tensors, for a rank that has joined."""
     return [_torch["zeros"](shape, dtype=BY_NAME[dtype]) for dtype, shape in description["tensors"]]
 
 
 def scaled(tensor: Tensor, factor: float) -> Tensor:
-    """tensor * factor, in a dtype that can hold it, back in the tensor's own."""
+    """Return tensor * factor, computed in a dtype that can hold it, in the tensor's own dtype."""
     if factor == 1.0:
         return tensor
     wide = tensor.dtype
@@ -74,7 +74,7 @@ def _allreduce(group: Any, request: Any, told: dict[int, dict], first: dict) -> 
 
 
 def _adasum(group: Any, tensor: Tensor) -> Tensor:
-    """Adasum (Maleki et al., 2020): parallel gradients are averaged, orthogonal ones added; in pairs, like a tree."""
+    """Reduce by Adasum (Maleki et al., 2020): parallel gradients are averaged, orthogonal ones added; in pairs, like a tree."""
     parts = [_torch["empty_like"](tensor) for _ in range(group.size())]
     group.allgather([parts], [tensor], _wait=True)
     while len(parts) > 1:

@@ -1,4 +1,4 @@
-"""Parameters, optimizers and objects of one process, on all."""
+"""Broadcasts of parameters, optimizer state and objects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .state import ProcessSet, global_process_set
 
 
 def broadcast_parameters(params: Any, root_rank: int, process_set: ProcessSet = global_process_set) -> None:
-    """A state dict, or (name, parameter) pairs, of one process to all, in place."""
+    """Broadcast a state dict, or (name, parameter) pairs, in place."""
     pairs: Iterable = sorted(params.items()) if isinstance(params, dict) else list(params)
     handles = []
     for name, parameter in pairs:
@@ -28,7 +28,7 @@ def broadcast_parameters(params: Any, root_rank: int, process_set: ProcessSet = 
 def broadcast_optimizer_state(
     optimizer: Any, root_rank: int, model: Any = None, process_set: ProcessSet = global_process_set
 ) -> None:
-    """An optimizer's state and settings of one process to all."""
+    """Broadcast an optimizer's state and settings."""
     if type(optimizer).__name__ == "LBFGS":
         raise ValueError("cannot broadcast torch.optim.LBFGS state")
     for group in optimizer.param_groups:
@@ -61,7 +61,7 @@ def broadcast_object(
 
 
 def allgather_object(obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set) -> list:
-    """Every rank's object, in the order of ranks."""
+    """Return every rank's object, in the order of ranks."""
     data = _as_tensor(obj)
     size = copy_of_array(np.array([data.numel()]), BY_NAME["int64"])
     sizes = operations.synchronize(

@@ -1,8 +1,8 @@
-"""Operations go by their names: each rank says which it is ready for, and what all are ready for runs, in an order that is the same
-everywhere. Ranks may call operations in different orders, and what does not fit together is an error on every rank.
+"""Negotiation of named operations: each rank announces which it is ready for, and those that all are ready for run, in an order that is the
+same everywhere. Ranks may call operations in different orders; calls that do not fit together are an error on every rank.
 
-One thread for each set of processes does this. It takes part in a round of negotiation only while its rank has something to do,
-so an idle rank sleeps; the others' rounds wait for it."""
+One thread for each set of processes does this. It takes part in a round of negotiation only while its rank has something to do, so an idle
+rank sleeps; the others' rounds wait for it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class HorovodInternalError(RuntimeError):
 
 
 class Request:
-    """An operation that was called here."""
+    """An operation that was called on this rank."""
 
     def __init__(self, kind: str, name: str, tensors: list[Tensor], settings: dict[str, Any]):
         self.kind, self.name, self.tensors, self.settings = kind, name, tensors, settings
@@ -36,7 +36,7 @@ class Request:
         self.began = time.perf_counter()
 
     def description(self) -> dict[str, Any]:
-        """The facts about a request that the other ranks need."""
+        """Return the properties of a request that the other ranks need."""
         shapes = [(t.dtype.name, tuple(t.shape)) for t in self.tensors]
         return {"kind": self.kind, "tensors": shapes, **self.settings}
 
@@ -52,7 +52,7 @@ class Request:
 
 
 class Negotiator:
-    """The operations of one set of processes."""
+    """Runs the operations of one set of processes in an agreed order."""
 
     def __init__(self, group: Any):
         self.group = group
@@ -122,7 +122,7 @@ class Negotiator:
                 time.sleep(_PAUSE)
 
     def _fail(self, problem: Exception) -> None:
-        """The group is broken: everything that waits fails."""
+        """Fail all pending operations, because the group is broken."""
         with self._changed:
             self._stopping = True
             pending, self._pending = list(self._pending.values()), {}

@@ -1,5 +1,5 @@
-"""Horovod's operations: each as it is, asynchronous (returns a handle), in place (a trailing underscore), and for several tensors
-at once (grouped). Gradients flow through the synchronous ones."""
+"""Horovod's operations: each synchronous, asynchronous (returns a handle), in place (a trailing underscore), and for several tensors at
+once (grouped). The synchronous ones are differentiable."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _torch = namespace("torch")
 
 
 class Handle(int):
-    """An operation under way, for `poll` and `synchronize`."""
+    """Handle of an operation in flight, for `poll` and `synchronize`."""
 
     request: Request
     take: Callable[[Any], Any]
@@ -75,8 +75,8 @@ def _first(results: Any) -> Any:
 
 
 def _started(describe: Callable, take: Callable[[Any], Any], grouped: bool = False, in_place: bool = False) -> Any:
-    """A function that starts an operation on a tensor, or on several as a group, and returns a handle. `describe(tensors, ...)` has the
-    function's other parameters and says what is submitted: kind, name, settings and process set; `take` picks from each result."""
+    """Return a function that starts an operation on a tensor, or on several as a group, and returns a handle. `describe(tensors, ...)` has
+    the function's other parameters and returns what is submitted: kind, name, settings and process set; `take` picks from each result."""
     given, *others = inspect.signature(describe).parameters.values()
     signature = inspect.Signature([given.replace(name="tensors" if grouped else "tensor", annotation=Tensor), *others])
 
@@ -137,7 +137,7 @@ def _allreduce(
     tensors: Sequence[Tensor], average: Any = None, name: str | None = None, op: Any = None, prescale_factor: float = 1.0,
     postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set,
 ) -> tuple:  # fmt: skip
-    """Average (or what `op` says) over all processes."""
+    """Average (or reduce by `op`) over all processes."""
     settings = _reduce_settings(_operation(op, average), prescale_factor, postscale_factor, process_set)
     return "allreduce", name, settings, process_set
 
@@ -164,7 +164,7 @@ def allreduce(
     tensor: Tensor, average: Any = None, name: str | None = None, compression: Any = Compression.none, op: Any = None,
     prescale_factor: float = 1.0, postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set,
 ) -> Tensor:  # fmt: skip
-    """The average of a tensor over all processes."""
+    """Return the average of a tensor over all processes."""
     return grouped_allreduce([tensor], average, name, compression, op, prescale_factor, postscale_factor, process_set)[
         0
     ]
@@ -183,7 +183,7 @@ def grouped_allreduce(
 def sparse_allreduce_async(
     tensor: Any, name: str, op: Any, process_set: ProcessSet = global_process_set
 ) -> Callable[[], Tensor]:
-    """Start reducing a sparse tensor; call what is returned for the result."""
+    """Start reducing a sparse tensor; call the returned function for the result."""
     held = tensor.coalesce() if tensor.is_sparse else tensor
     indices = allgather_async(held.indices().t().contiguous(), f"{name}.indices", process_set)
     values = allgather_async(held.values().contiguous(), f"{name}.values", process_set)
@@ -206,7 +206,7 @@ def sparse_allreduce_async(
 def _allgather(
     tensors: Sequence[Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> tuple:
-    """Join every rank's tensor along the first dimension."""
+    """Concatenate every rank's tensor along the first dimension."""
     return "allgather", name, {}, process_set
 
 
@@ -235,7 +235,7 @@ class _Allgather(Function):
 
 
 def allgather(tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set) -> Tensor:
-    """Every rank's tensor, joined along the first dimension."""
+    """Return every rank's tensor, concatenated along the first dimension."""
     return _Allgather.apply(name, process_set, tensor)[0]
 
 
@@ -276,7 +276,7 @@ class _Broadcast(Function):
 def broadcast(
     tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Tensor:
-    """The tensor of one process, on all."""
+    """Return the tensor of one process, on all."""
     return _Broadcast.apply(tensor, root_rank, name, process_set)
 
 
@@ -335,7 +335,7 @@ class _Alltoall(Function):
 def alltoall(
     tensor: Tensor, splits: Any = None, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Any:
-    """The r-th part of every rank's tensor on process r; with `splits`, also how much came from each."""
+    """Send the r-th part of a tensor to process r; return the received parts and, with `splits`, their sizes."""
     output, received = _Alltoall.apply(tensor, splits, name, process_set)
     return output if splits is None else (output, received)
 

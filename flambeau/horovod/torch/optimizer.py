@@ -15,7 +15,7 @@ from .state import Adasum, Average, ProcessSet, Sum, global_process_set
 
 
 class _Distributed:
-    """Mixed into the class of the wrapped optimizer."""
+    """Mixin for the class of the wrapped optimizer."""
 
     param_groups: list[dict[str, Any]]
 
@@ -101,7 +101,7 @@ class _Distributed:
         self._left = dict.fromkeys(self._left, passes)
 
     def synchronize(self) -> None:
-        """Wait for the averages, and put them into the gradients."""
+        """Wait for the averages, and store them in the gradients."""
         if (self.process_set.size() or 1) > 1 or self._op == Adasum:
             for parameter in self._parameter_names:
                 if parameter.requires_grad and parameter not in self._handles:
@@ -122,7 +122,7 @@ class _Distributed:
 
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
-        """Context manager within which `step` does not wait: `synchronize` has been called."""
+        """Context manager: `step` does not wait, because `synchronize` has been called."""
         self._should_synchronize = False
         try:
             yield
@@ -162,7 +162,7 @@ def DistributedOptimizer(
     sparse_as_dense: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """The optimizer, with gradients averaged over all processes before every step."""
+    """Return the optimizer with gradients averaged over all processes before every step."""
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError("gradient_predivide_factor not supported with op != Average")
     if num_groups < 0:

@@ -44,7 +44,7 @@ class ProcessSet:
         return None if self.process_set_id is None or self.ranks is None else len(self.ranks)
 
     def rank(self) -> int | None:
-        """Return this process's number in the set."""
+        """Return this process's rank in the set."""
         return None if self.group is None else self.group.rank()
 
     def member(self) -> Negotiator:
@@ -96,7 +96,7 @@ def _find_store(rank: int, size: int) -> tuple[Store, int, int]:
 
 
 def init(comm: Any = None, process_sets: Any = None) -> None:
-    """Start: find the other processes."""
+    """Initialise: connect to the other processes."""
     if _State.initialized:
         return
     told = _find_ranks() or (0, 1)
@@ -143,7 +143,7 @@ def _forget(one: ProcessSet) -> None:
 
 
 def shutdown() -> None:
-    """End: `init` may be called again."""
+    """Shut down; `init` may be called again."""
     if not _State.initialized:
         return
     for one in list(_sets.values()):
@@ -156,7 +156,7 @@ def is_initialized() -> bool:
 
 
 def add_process_set(process_set: Any) -> ProcessSet:
-    """A set of processes; all processes call this."""
+    """Add a set of processes; all processes must call it."""
     one = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
     ranks = list(range(size())) if one.ranks is None else one.ranks
     if any(known.ranks == ranks for known in _sets.values()):
@@ -170,7 +170,7 @@ def add_process_set(process_set: Any) -> ProcessSet:
 
 
 def remove_process_set(process_set: ProcessSet) -> bool:
-    """Forget a set; all processes call this."""
+    """Remove a set; all processes must call it."""
     if process_set is global_process_set or process_set.process_set_id is None:
         return False
     name = f"remove process set {process_set.process_set_id}"
@@ -194,7 +194,7 @@ def size() -> int:
 
 
 def local_rank() -> int:
-    """Return this process's number on its machine."""
+    """Return this process's rank on its machine."""
     return _known(_State.local_rank)
 
 
@@ -203,7 +203,7 @@ def local_size() -> int:
 
 
 def cross_rank() -> int:
-    """Return the number of this machine in the job."""
+    """Return the index of this machine in the job."""
     return _known(_State.rank // max(1, _State.local_size))
 
 

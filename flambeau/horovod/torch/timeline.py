@@ -1,4 +1,4 @@
-"""A record of what was negotiated and reduced when, as a trace that chrome://tracing shows."""
+"""Timeline of negotiations and reductions, as a trace that chrome://tracing shows."""
 
 from __future__ import annotations
 

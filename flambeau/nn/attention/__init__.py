@@ -34,7 +34,7 @@ restore_flash_attention_impl, current_flash_attention_impl = _returning(
 
 
 class SDPBackend(IntEnum):
-    """A way to compute attention: step by step (MATH), or row by row without the whole matrix of weights (FLASH_ATTENTION)."""
+    """Implementation of attention: step by step (MATH), or row by row without the whole matrix of weights (FLASH_ATTENTION)."""
 
     ERROR = -1
     MATH = 0
@@ -54,8 +54,8 @@ _KINDS = {
 
 @contextmanager
 def sdpa_kernel(backends: Iterable[SDPBackend] | SDPBackend, set_priority: bool = False) -> Iterator[None]:
-    """Context manager within which attention is computed by one of these kernels (with `set_priority`, by the first that can), or not at all. On the
-    CPU there are MATH and FLASH_ATTENTION."""
+    """Context manager: attention is computed by one of these kernels (with `set_priority`, by the first that can), or raises. On the CPU
+    there are MATH and FLASH_ATTENTION."""
     chosen = [backends] if isinstance(backends, SDPBackend) else backends
     if not isinstance(chosen, (list, tuple, set)) or not all(isinstance(b, SDPBackend) for b in chosen):
         raise AssertionError(

@@ -1,4 +1,4 @@
-"""Causal masks for queries and keys of different lengths: which corner the triangle touches."""
+"""Causal masks for queries and keys of different lengths, aligned at the upper left or lower right corner."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["CausalBias", "CausalVariant", "causal_lower_right", "causal_upper_le
 
 
 class CausalVariant(IntEnum):
-    """The corner in which the triangle of a causal mask begins."""
+    """The corner at which a causal mask is aligned."""
 
     UPPER_LEFT = 1
     LOWER_RIGHT = 2
 
 
 class CausalBias(Tensor):
-    """A causal mask, for `attn_mask` of `scaled_dot_product_attention`: True where a query may look."""
+    """A causal mask, for `attn_mask` of `scaled_dot_product_attention`: True where a query may attend."""
 
     __torch_function__ = disabled_torch_function  # operators see the plain mask
     variant: CausalVariant
@@ -38,12 +38,12 @@ class CausalBias(Tensor):
 
 
 def causal_upper_left(*size: int) -> CausalBias:
-    """The mask whose triangle starts at the first query and the first key."""
+    """Return the mask whose triangle starts at the first query and the first key."""
     return CausalBias(CausalVariant.UPPER_LEFT, *_pair(size))
 
 
 def causal_lower_right(*size: int) -> CausalBias:
-    """The mask whose triangle ends at the last query and the last key: queries that continue a longer text."""
+    """Return the mask whose triangle ends at the last query and the last key: queries that continue a longer text."""
     return CausalBias(CausalVariant.LOWER_RIGHT, *_pair(size))
 
 

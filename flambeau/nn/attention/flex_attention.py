@@ -32,7 +32,7 @@ MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 class AuxRequest(NamedTuple):
-    """A request for what `flex_attention` shall return besides the result: logarithms of the sums, largest scores."""
+    """Selection of further results of `flex_attention`: logarithms of the sums, largest scores."""
 
     lse: bool = False
     max_scores: bool = False
@@ -46,7 +46,7 @@ class AuxOutput(NamedTuple):
 
 
 def noop_mask(batch: Tensor, head: Tensor, token_q: Tensor, token_kv: Tensor) -> Tensor:
-    """A mask that hides nothing."""
+    """Return a mask that hides nothing."""
     return batch.new_ones((), dtype=flambeau.bool)
 
 
@@ -60,7 +60,7 @@ def or_masks(*mask_mods: MaskMod) -> MaskMod:
 
 
 def and_masks(*mask_mods: MaskMod) -> MaskMod:
-    """A mask that shows what all of the masks show."""
+    """Return the intersection of masks: a position is visible if all of them show it."""
     return _joined(mask_mods, True, Tensor.__and__)
 
 
@@ -101,7 +101,7 @@ def create_mask(mod_fn: Callable, B: int | None, H: int | None, Q_LEN: int, KV_L
 
 
 def _takes_score(function: Callable) -> bool:
-    """Return whether it is a function of score and indices, not of indices only."""
+    """Return whether a function takes the score and indices, not indices only."""
     code = getattr(function, "__code__", None)
     if code is None:
         return False
@@ -138,8 +138,8 @@ def _transposed(num_blocks: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class BlockMask:
-    """The blocks of an attention matrix that are computed: those in which `mask_mod` decides (kv_num_blocks, kv_indices), and those
-    that are shown whole (full_kv_num_blocks, full_kv_indices); with the same seen from the keys (q_...)."""
+    """The blocks of an attention matrix that are computed: those in which `mask_mod` decides (kv_num_blocks, kv_indices), and those that
+    are completely visible (full_kv_num_blocks, full_kv_indices); with the same by keys (q_...)."""
 
     _TENSORS = ("kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices", "q_num_blocks", "q_indices",
                 "full_q_num_blocks", "full_q_indices")  # fmt: skip
@@ -186,7 +186,7 @@ class BlockMask:
         seq_lengths: tuple[int, int] | None = None,
         compute_q_blocks: bool = True,
     ) -> BlockMask:
-        """A mask from the blocks of each row; those of each column are found from them."""
+        """Make a mask from the blocks of each row; those of each column are derived."""
         if kv_indices.dim() < 2:
             raise RuntimeError("BlockMask must have at least 2 dimensions")
         if (full_kv_num_blocks is None) != (full_kv_indices is None):
@@ -216,11 +216,11 @@ class BlockMask:
         return (*self.kv_indices.shape[:-2], *self.seq_lengths)
 
     def numel(self) -> int:
-        """The number of scores, hidden ones included."""
+        """Return the number of scores, including hidden ones."""
         return math.prod(self.shape)
 
     def sparsity(self) -> float:
-        """The percentage of scores in blocks that are not computed."""
+        """Return the percentage of scores in blocks that are not computed."""
         blocks = int(self.kv_num_blocks.sum())
         if self.full_kv_num_blocks is not None:
             blocks += int(self.full_kv_num_blocks.sum())
@@ -256,7 +256,7 @@ class BlockMask:
         )
 
     def _adjust(self, new_q_len: int, new_kv_len: int) -> BlockMask:
-        """The upper left corner of the mask, for shorter sequences."""
+        """Return the upper left corner of the mask, for shorter sequences."""
         rows, columns = (_up(n, size) // size for n, size in zip((new_q_len, new_kv_len), self.BLOCK_SIZE))
 
         def cut(count: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
@@ -341,7 +341,7 @@ def flex_attention(
     *,
     return_aux: AuxRequest | None = None,
 ) -> Any:
-    """softmax(score_mod(query @ key^T * scale)) @ value, where hidden scores (`block_mask`) count as minus infinity.
+    """Return softmax(score_mod(query @ key^T * scale)) @ value, where hidden scores (`block_mask`) count as minus infinity.
 
     With `return_lse` or `return_aux=AuxRequest(lse=True)` also the logarithm of the sum of exponentials of each row.
     """
@@ -410,7 +410,7 @@ def _attention(
     block_mask: BlockMask | None,
     scale: float | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The result, the logarithm of the sum of each row, and the largest score of each row."""
+    """Return the result, the logarithm of the sum of each row, and the largest score of each row."""
     groups = query.shape[1] // key.shape[1]
     if groups > 1:
         key, value = (t.repeat_interleave(groups, dim=1) for t in (key, value))

@@ -1,4 +1,4 @@
-"""Activations (and, where PyTorch keeps it too, MultiheadAttention)."""
+"""Activations (and MultiheadAttention, which PyTorch has in this module too)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 
 
 class _MaybeInplace(Declared):
-    """An activation that can overwrite its input, which it prints last and only if it does."""
+    """Base of activations that can overwrite their input; the repr shows `inplace` last and only if it is set."""
 
     inplace: bool
 
@@ -33,7 +33,7 @@ class _MaybeInplace(Declared):
 
 @settings
 class _Inplace(_MaybeInplace):
-    """An activation without other settings."""
+    """Base of activations whose only setting is `inplace`."""
 
     inplace: bool = False
 
@@ -115,7 +115,7 @@ class Sigmoid(Module):
 
 
 class _SilentlyInplace(_Inplace):
-    """PyTorch prints these two without their setting."""
+    """Base of two activations that PyTorch prints without their setting."""
 
     def extra_repr(self) -> str:
         return ""

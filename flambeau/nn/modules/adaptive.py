@@ -114,7 +114,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
 
     def _get_full_log_prob(self, input: Tensor, head_output: Tensor) -> Tensor:
-        """Log probabilities of all classes, from the head's output."""
+        """Return log probabilities of all classes, from the head's output."""
         out = input.new_empty((head_output.size(0), self.n_classes))
         head = F.log_softmax(head_output, dim=1)
         out[:, : self.shortlist_size] = head[:, : self.shortlist_size]
@@ -124,11 +124,11 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         return out
 
     def log_prob(self, input: Tensor) -> Tensor:
-        """Log probabilities of all classes, (N, n_classes)."""
+        """Return log probabilities of all classes, (N, n_classes)."""
         return self._get_full_log_prob(input, self.head(input))
 
     def predict(self, input: Tensor) -> Tensor:
-        """The most probable class of each sample; clusters are only evaluated where they can matter."""
+        """Return the most probable class of each sample; clusters are only evaluated where they can matter."""
         head_output = self.head(input)
         output = head_output.argmax(dim=1)
         in_shortlist = output < self.shortlist_size

@@ -114,7 +114,7 @@ class MultiheadAttention(Module):
     def _of_rows(
         self, nested: tuple[Any, Any, Any], mask: Any, need_weights: bool, averaged: bool, is_causal: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """Attend within each row of nested tensors; the weights of shorter rows are filled up with zeros."""
+        """Attend within each row of nested tensors; the weights of shorter rows are padded with zeros."""
         if mask is not None or not self.batch_first:
             why = "a mask was given: rows have no padding to mask" if self.batch_first else "batch_first was not True"
             raise AssertionError(f"MultiheadAttention does not support NestedTensor outside of its fast path: {why}")
@@ -147,7 +147,7 @@ class MultiheadAttention(Module):
 
 
 def _sequence_first(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(N, L, E) to (L, N, E), keeping the identity of shared arguments: self-attention projects once."""
+    """Transpose (N, L, E) to (L, N, E), keeping the identity of shared arguments: self-attention projects once."""
     q = query.transpose(1, 0)
     k = q if key is query else key.transpose(1, 0)
     v = k if value is key else (q if value is query else value.transpose(1, 0))

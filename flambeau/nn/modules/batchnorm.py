@@ -24,7 +24,7 @@ __all__ = [
 
 
 class _NormBase(Module):
-    """Scale, shift and running statistics per channel."""
+    """Base of batch and instance normalisation: scale, shift and running statistics per channel."""
 
     _version = 2  # version 2 counts the batches seen
     __constants__ = ["track_running_stats", "momentum", "eps", "num_features", "affine"]
@@ -271,7 +271,7 @@ class SyncBatchNorm(_BatchNorm):
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
-        """The module with every BatchNorm*d below it replaced by a SyncBatchNorm that shares its parameters."""
+        """Return the module with every BatchNorm*d below it replaced by a SyncBatchNorm that shares its parameters."""
         result = module
         if isinstance(module, _BatchNorm):
             result = cls(

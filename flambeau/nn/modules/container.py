@@ -32,7 +32,7 @@ class Container(Module):
 
 
 def _position(count: int, index: Any) -> int:
-    """A possibly negative index as a position, with PyTorch's error."""
+    """Return a possibly negative index as a position; raises PyTorch's error if it is out of range."""
     index = operator.index(index)
     if not -count <= index < count:
         raise IndexError(f"index {index} is out of range")
@@ -189,7 +189,7 @@ class ModuleList(Module):
         return [k for k in super().__dir__() if not k.isdigit()]
 
     def __repr__(self) -> str:
-        """Runs of equal modules are shown once with their count."""
+        """Return the printed form, in which runs of equal modules are shown once with their count."""
         texts = [repr(m) for m in self]
         if not texts:
             return self._get_name() + "()"

@@ -25,7 +25,7 @@ _PADDING_MODES = {"zeros", "reflect", "replicate", "circular"}
 
 
 class _ConvNd(Module):
-    """Settings and parameters of all convolutions."""
+    """Base of all convolutions: their settings and parameters."""
 
     __constants__ = [
         "stride", "padding", "dilation", "groups", "padding_mode", "output_padding", "in_channels", "out_channels",

@@ -1,4 +1,4 @@
-"""Changing the dtype or device of a whole module."""
+"""Conversion of the dtype or device of a whole module."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _Self = TypeVar("_Self", bound="Conversion")
 
 
 class ConversionFlags:
-    """Switches for how a parameter becomes its converted self: see `torch.__future__`."""
+    """Switches for how a parameter is converted (see `torch.__future__`)."""
 
     overwrite = False  # a new Parameter takes its place
     swap = False  # it exchanges all it is with the new tensor; else it gets the new tensor's data
 
 
 def _kind(t: Tensor) -> tuple:
-    """Tensors of one kind can take over each other's data."""
+    """Return a key that is equal for tensors that can take over each other's data."""
     return t.device.type == "meta", t.layout
 
 
@@ -49,7 +49,7 @@ def _converted_gradient(name: str, old: Tensor, fresh: Tensor) -> Tensor:
 
 
 class Conversion:
-    """The converting methods of Module."""
+    """The conversion methods of Module."""
 
     _parameters: dict[str, Any]
     _buffers: dict[str, Any]
@@ -133,5 +133,5 @@ class Conversion:
         return self._apply(lambda t: t.cuda(device))
 
     def to_empty(self: _Self, *, device: Any, recurse: bool = True) -> _Self:
-        """Move without copying: the values are undefined afterwards."""
+        """Move to a device without copying: the values are undefined afterwards."""
         return self._apply(lambda t: empty_like(t, device=device), recurse)

@@ -1,4 +1,4 @@
-"""Backward hooks of modules: the nodes that they sit on."""
+"""Backward hooks of modules, and the autograd nodes they are attached to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...core.tensor import Tensor
 
 
 class BackwardHookFunction(Function):
-    """Passes tensors through one graph node, so that all their gradients can be seen together."""
+    """Identity of several tensors in one autograd node, at which all their gradients are available together."""
 
     @staticmethod
     def forward(ctx: Any, *tensors: Tensor) -> tuple:
@@ -59,8 +59,8 @@ def _same_number(changed: Any, expected: tuple, hook: str, what: str) -> tuple:
 
 
 class BackwardHook:
-    """Full backward hooks of one module call: gradients of its outputs meet at one node, those of its inputs at
-    another; when both are known the user's hooks run."""
+    """Full backward hooks of one module call: gradients of its outputs arrive at one node, those of its inputs at another; when both are
+    known the user's hooks run."""
 
     def __init__(self, module: Any, hooks: list[Callable], pre_hooks: list[Callable]):
         self.module, self.hooks, self.pre_hooks = module, hooks, pre_hooks
@@ -129,7 +129,7 @@ class BackwardHook:
 
 
 def attach_to_last_node(module: Any, hooks: list[Callable], args: tuple, result: Any) -> None:
-    """The older backward hooks: they see what the node that made the (first) output sees, whatever the module did before."""
+    """Attach the older backward hooks, which see the gradients of the node that made the (first) output only."""
     first = result
     while not isinstance(first, Tensor):
         first = next(v for v in first.values() if isinstance(v, Tensor)) if isinstance(first, dict) else first[0]

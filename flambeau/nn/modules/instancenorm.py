@@ -1,4 +1,4 @@
-"""Instance normalisation: every channel of every sample by its own statistics."""
+"""Instance normalisation: every channel of every sample is normalised by its own statistics."""
 
 from __future__ import annotations
 

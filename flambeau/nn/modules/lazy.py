@@ -12,10 +12,10 @@ __all__ = ["LazyModuleMixin"]
 
 
 class LazyModuleMixin:
-    """Mixed in before a Module whose parameters may be `UninitializedParameter`s.
+    """Mixin before a Module whose parameters may be `UninitializedParameter`s.
 
-    The subclass writes `initialize_parameters(self, *args, **kwargs)`, which sees the arguments of the first forward
-    and gives every parameter its shape; afterwards the module becomes an instance of `cls_to_become`.
+    The subclass implements `initialize_parameters(self, *args, **kwargs)`, which gets the arguments of the first forward and gives every
+    parameter its shape; afterwards the module becomes an instance of `cls_to_become`.
 
     >>> layer = nn.LazyLinear(2)
     >>> layer(flambeau.ones(3, 5)).shape

@@ -1,4 +1,4 @@
-"""Losses as modules: the settings are kept, the work is done in nn.functional."""
+"""Losses as modules: they hold settings and call nn.functional."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 
 class _Loss(Module):
-    """A loss with its reduction."""
+    """Base of losses: holds the reduction."""
 
     __constants__ = ["reduction"]
     reduction: str
@@ -37,7 +37,7 @@ class _Loss(Module):
 
 
 class _WeightedLoss(_Loss):
-    """A loss with a weight per class or element, kept as a buffer."""
+    """Base of losses with a weight per class or element, kept as a buffer."""
 
     def __init__(
         self, weight: Tensor | None = None, size_average: Any = None, reduce: Any = None, reduction: str = "mean"

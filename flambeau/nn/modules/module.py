@@ -1,4 +1,4 @@
-"""nn.Module: parameters, buffers and submodules under names, and a forward that hooks can watch."""
+"""nn.Module: parameters, buffers and submodules under names, and a forward with hooks."""
 
 from __future__ import annotations
 
@@ -401,7 +401,7 @@ class Module(Traversal, State, Conversion, Training, Text):
         return hook(self, args, result)
 
     def _backward_hooks_by_kind(self) -> tuple[list[Callable[..., Any]], list[Callable[..., Any]]]:
-        """The backward hooks in force: (those that see the whole module, those that see its last operation)."""
+        """Return the active backward hooks: (those that see the whole module, those that see its last operation)."""
         kinds: tuple[list[Callable], list[Callable]] = [], []
         if _global_backward_hooks:
             kinds[not _global_is_full_backward_hook].extend(_global_backward_hooks.values())
@@ -464,7 +464,7 @@ class Module(Traversal, State, Conversion, Training, Text):
 
 
 def _forget(own: dict[Any, Any], name: str, tables: tuple[str, ...]) -> None:
-    """A name lives in one table only: drop it from the instance and from the other tables."""
+    """Remove a name from the instance and from the given tables, since it may be in one table only."""
     own.pop(name, None)
     for table in tables:
         if table in own:

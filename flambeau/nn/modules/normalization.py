@@ -52,10 +52,10 @@ class CrossMapLRN2d(_ResponseNorm):
         return input * scale**-self.beta
 
     def _window_sums(self, square: Tensor) -> Tensor:
-        """Sums over `size` neighbouring channels, updated from channel to channel.
+        """Return sums over `size` neighbouring channels, updated from channel to channel.
 
-        The first channel is never taken out of the window again: PyTorch's layer does so, and trained networks rely on
-        its numbers. (The gradient here is the derivative of these sums; PyTorch's belongs to another window.)"""
+        The first channel is never removed from the window again: PyTorch's layer does so, and trained networks rely on its numbers. (The
+        gradient here is the derivative of these sums; PyTorch's belongs to another window.)"""
         ahead = (self.size - 1) // 2 + 1
         channels = square.size(1)
         current = square[:, : min(ahead, channels)].sum(1, keepdim=True)

@@ -17,7 +17,7 @@ __all__ = [
 
 
 class _PadNd(Module):
-    """Amounts before and after each padded dimension, the last dimension first."""
+    """Base of padding layers: amounts before and after each padded dimension, the last dimension first."""
 
     __constants__ = ["padding"]
     _spatial: int

@@ -1,4 +1,4 @@
-"""Moving channels into space and back."""
+"""Rearrangement of channels into space and back."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def _wrong_rank(batched: bool, h: int, c: int | None = None) -> str:
 
 
 class RNNBase(Module):
-    """The base of recurrent networks: weights per layer and direction, packed input, hidden states."""
+    """Base of recurrent networks: weights per layer and direction, packed input, hidden states."""
 
     __constants__ = [
         "mode", "input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional",
@@ -129,7 +129,7 @@ class RNNBase(Module):
         return [getattr(self, name) for names in self._all_weights for name in names]
 
     def flatten_parameters(self) -> None:
-        """Do nothing: weights are used where they are."""
+        """Do nothing: weights need not be contiguous here."""
 
     def reset_parameters(self) -> None:
         bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
@@ -335,7 +335,7 @@ class GRU(_OneState):
 
 
 class RNNCellBase(Module):
-    """The base of RNNCell, LSTMCell and GRUCell: their parameters and how they are drawn."""
+    """Base of RNNCell, LSTMCell and GRUCell: their parameters and initialisation."""
 
     __constants__ = ["input_size", "hidden_size", "bias"]
 
@@ -376,7 +376,7 @@ class RNNCellBase(Module):
                 raise ValueError(f"{type(self).__name__}: Expected {which} to be 1D or 2D, got {s.dim()}D instead")
 
     def _with_batch(self, input: Tensor, hx: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Input and state, each with a batch dimension; zeros where no state is given."""
+        """Return input and state, each with a batch dimension; zeros if no state is given."""
         if not is_scripting():
             self._check(input, (hx,))
         x = input if input.dim() == 2 else input.unsqueeze(0)

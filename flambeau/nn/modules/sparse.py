@@ -17,7 +17,7 @@ __all__ = ["Embedding", "EmbeddingBag"]
 
 
 class _Table(Module):
-    """The weight that Embedding and EmbeddingBag share."""
+    """Base of Embedding and EmbeddingBag: their weight."""
 
     num_embeddings: int
     embedding_dim: int
@@ -129,7 +129,7 @@ class Embedding(_Table):
 
 
 class EmbeddingBag(_Table):
-    """Sums, means or maxima of bags of rows, without making the rows one by one."""
+    """Sums, means or maxima of bags of rows, without materialising the rows."""
 
     __constants__ = [
         "num_embeddings", "embedding_dim", "max_norm", "norm_type", "scale_grad_by_freq", "mode", "sparse",

@@ -1,4 +1,4 @@
-"""state_dict and load_state_dict."""
+"""Saving and loading of modules: state_dict and load_state_dict."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class State:
 
     # -- saving -------------------------------------------------------------------------------------------------------
     def state_dict(self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> Any:
-        """All parameters and persistent buffers by dotted name; the tensors are shared with the module."""
+        """Return all parameters and persistent buffers by dotted name; the tensors are shared with the module."""
         if args:
             destination = args[0]
             prefix = args[1] if len(args) > 1 else prefix
@@ -226,7 +226,7 @@ class State:
 
 
 class _WithModule:
-    """A load hook that also wants the module, which it does not keep alive."""
+    """A load hook that also takes the module, which it does not keep alive."""
 
     def __init__(self, hook: Callable, module: Any):
         self.hook, self.module = hook, weakref.ref(module)
@@ -249,7 +249,7 @@ def _as_parameter(value: Tensor, requires_grad: bool) -> Parameter:
 
 
 def _swap_in(target: Tensor, value: Tensor, assign: bool) -> None:
-    """Load by putting another tensor in the place of this one: subclasses decide in `module_load` which."""
+    """Load by swapping this tensor for another, which subclasses choose in `module_load`."""
     fresh = target.module_load(value, assign=assign)
     if fresh is target or fresh is value:
         raise RuntimeError(

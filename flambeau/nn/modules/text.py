@@ -1,4 +1,4 @@
-"""Representation of modules: their text, and the tree that notebooks show, with the number and shapes of parameters."""
+"""Printed forms of modules: text, and the tree that notebooks show, with the number and shapes of parameters."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _OPEN_LEVELS = 2  # levels of the tree that are unfolded at first
 
 
 class Text:
-    """The printed form of a module, which is PyTorch's, and the one in notebooks."""
+    """The printed forms of a module: PyTorch's text, and HTML for notebooks."""
 
     _modules: dict[str, Any]
 
     def extra_repr(self) -> str:
-        """The text between the parentheses of the printed module."""
+        """Return the text between the parentheses of the printed module."""
         return ""
 
     def _get_name(self) -> str:

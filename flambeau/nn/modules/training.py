@@ -1,4 +1,4 @@
-"""Operations on a whole tree of modules while training: modes, gradients, sharing, compiling."""
+"""Operations on a whole tree of modules during training: modes, gradients, sharing, compiling."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Training:
         return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget (or zero) the gradients of all parameters."""
+        """Drop (or zero) the gradients of all parameters."""
         for p in self.parameters():
             if p.grad is None:
                 continue
@@ -61,5 +61,5 @@ class Training:
         return self._apply(lambda t: t.share_memory_())
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Ask for calls of this module to be compiled: see `flambeau.compile`, which runs eagerly for now."""
+        """Check the options of `flambeau.compile`; `Module.compile` overrides this."""
         check_compile_options(*args, **kwargs)

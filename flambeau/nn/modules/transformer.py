@@ -223,7 +223,7 @@ class TransformerEncoder(Module):
         return output
 
     def _fast_path_pads(self, src: Tensor, padding: Tensor | None, mask: Tensor | None, first: Any) -> bool:
-        """PyTorch's inference path works on nested tensors, so that padded positions come out as zero."""
+        """Return whether PyTorch would run its inference path on nested tensors, in which padded positions become zero."""
         if (
             padding is None
             or mask is not None
@@ -374,7 +374,7 @@ class Transformer(Module):
 
     @staticmethod
     def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
-        """A mask that hides later positions: -inf above the diagonal."""
+        """Return a mask that hides later positions: -inf above the diagonal."""
         return _causal_mask(sz, device, dtype)
 
     def _reset_parameters(self) -> None:

@@ -1,4 +1,4 @@
-"""Walking a tree of modules: parameters, buffers, children and paths."""
+"""Traversal of a tree of modules: parameters, buffers, children and paths."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Traversal:
             yield module
 
     def named_children(self) -> Iterator[tuple[str, Any]]:
-        """The direct submodules, each once."""
+        """Yield the direct submodules, each once, with their names."""
         seen: set = set()
         for name, module in self._modules.items():
             if module is not None and module not in seen:
@@ -65,7 +65,7 @@ class Traversal:
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Any]]:
-        """All parameters with their dotted names."""
+        """Yield all parameters with their dotted names."""
         return self._named_members(lambda m: m._parameters.items(), prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Any]:
@@ -75,7 +75,7 @@ class Traversal:
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Any]]:
-        """All buffers with their dotted names."""
+        """Yield all buffers with their dotted names."""
         return self._named_members(lambda m: m._buffers.items(), prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Any]:

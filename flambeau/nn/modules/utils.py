@@ -1,4 +1,4 @@
-"""Small helpers of layer constructors: sizes as tuples, prefixes of saved names."""
+"""Helpers of layer constructors: sizes as tuples, prefixes of saved names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["consume_prefix_in_state_dict_if_present"]
 
 
 def _ntuple(count: int, name: str = "parse") -> Callable[[Any], tuple]:
-    """A function that makes `count` equal entries of one value and leaves iterables as they are, as a tuple."""
+    """Return a function that repeats one value `count` times, and converts iterables to tuples."""
 
     def parse(x: Any) -> tuple:
         return tuple(x) if isinstance(x, Iterable) else tuple(repeat(x, count))
@@ -26,7 +26,7 @@ _quadruple = _ntuple(4, "_quadruple")
 
 
 def _reverse_repeat_tuple(t: Iterable, n: int) -> tuple:
-    """(a, b) with n=2 becomes (b, b, a, a): the order in which `pad` wants amounts."""
+    """Reverse a tuple and repeat its entries: (a, b) with n=2 becomes (b, b, a, a), the order in which `pad` takes amounts."""
     return tuple(x for x in reversed(tuple(t)) for _ in range(n))
 
 
@@ -53,12 +53,12 @@ def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: 
 
 
 def _settings(module: Any, *names: str) -> str:
-    """`a=1, b=(2, 3)`: attributes of a module as they are printed between its parentheses."""
+    """Return attributes of a module as its repr shows them: `a=1, b=(2, 3)`."""
     return ", ".join(f"{name}={getattr(module, name)!r}" for name in names)
 
 
 def _unusual(module: Any, **usual: Any) -> str:
-    """`, a=1, b=(2, 3)`: the attributes of a module that differ from their usual values, as they are printed after others."""
+    """Return the attributes of a module that differ from their usual values, as its repr appends them: `, a=1, b=(2, 3)`."""
     values = {name: getattr(module, name) for name in usual}
     other = {n: v for n, v in values.items() if (v is not usual[n] if isinstance(usual[n], bool) else v != usual[n])}
     return "".join(f", {name}={value}" for name, value in other.items())

@@ -12,7 +12,7 @@ _HOMES = {"DistributedDataParallel": "distributed"}
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs process groups when it is first used."""
+    """Import names that need process groups on first use."""
     if name in _HOMES:
         return getattr(_naming.submodule(__name__, _HOMES[name]), name)
     if not name.startswith("__"):

@@ -1,8 +1,8 @@
 """DataParallel: one process, a batch split over the devices of one machine.
 
-Parts of the batch and copies of the parameters move to the devices by operators that autograd knows, so that gradients come back and
-add up by themselves. Without an accelerator, and with one device, the module is simply called; what remains is the `module.` in front
-of the names of saved parameters, which checkpoints of such models carry."""
+Parts of the batch and copies of the parameters are moved to the devices by differentiable operators, so that gradients are sent back and
+summed by autograd. Without an accelerator, and with one device, the module is simply called; what remains is the prefix `module.` of the
+names of saved parameters, which checkpoints of such models have."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CUDA = device("cuda")
 
 
 def _devices(ids: Sequence[Any] | None) -> list[device]:
-    """The devices that are meant: all of the machine's, unless some are named."""
+    """Return the given devices, by default all accelerators of the machine."""
     if not has_backend(_CUDA):
         return []
     if ids is None:
@@ -32,7 +32,7 @@ def _devices(ids: Sequence[Any] | None) -> list[device]:
 
 
 def _present(ids: Sequence[Any] | None) -> list[device]:
-    """The devices that are meant, of which there has to be one."""
+    """Return the given devices; raises if there are none."""
     places = _devices(ids)
     if not places:
         raise RuntimeError("Cannot access accelerator device when none is available.")
@@ -76,7 +76,7 @@ def gather(outputs: Sequence[Any], target_device: Any, dim: int = 0) -> Any:
 
 
 def replicate(network: Module, devices: Sequence[Any], detach: bool = False) -> list[Module]:
-    """The module on each of the devices: its parameters are copies through which gradients flow back."""
+    """Return copies of the module on each of the devices, whose parameters pass gradients back to the original."""
     if devices and any(t.device.type == "cpu" for t in (*network.parameters(), *network.buffers())):
         raise AssertionError("Broadcast function not implemented for CPU tensors")
     return [_replica(network, where, detach, {}) for where in _devices(devices)]

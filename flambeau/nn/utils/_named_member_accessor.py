@@ -1,4 +1,4 @@
-"""Tensors of a module exchanged by name, without the checks of `setattr`."""
+"""Exchange of a module's tensors by name, without the checks of `setattr`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeping gradients small: by their common norm, or element by element."""
+"""Clipping of gradients: by their total norm, or element by element."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _gradients(parameters: Tensors) -> list[Tensor]:
 def get_total_norm(
     tensors: Tensors, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
 ) -> Tensor:
-    """The norm of all tensors together, as if they were one long vector."""
+    """Return the norm of all tensors together, as if they were one vector."""
     norm_type = float(norm_type)
     tensors = _listed(tensors)
     spread: Any = next((t for t in tensors if isinstance(t, SpreadTensor)), None)
@@ -58,7 +58,7 @@ def get_total_norm(
 def clip_grads_with_norm_(
     parameters: Tensors, max_norm: float, total_norm: Tensor, foreach: bool | None = None
 ) -> None:
-    """Scale gradients whose norm `total_norm` is already known, so that it is at most `max_norm`."""
+    """Scale gradients whose norm `total_norm` is known, so that it becomes at most `max_norm`."""
     # The factor is applied even when it is 1: asking for its value would make an accelerator wait.
     if isinstance(total_norm, SpreadTensor):
         total_norm = total_norm.full_tensor()  # type: ignore[attr-defined]
@@ -78,7 +78,7 @@ def clip_grad_norm_(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """Scale all gradients in place so that their common norm is at most `max_norm`; returns the norm before."""
+    """Scale all gradients in place so that their total norm is at most `max_norm`; returns the norm before."""
     empty_hint = isinstance(parameters, types.GeneratorType)
     parameters = _listed(parameters)
     if empty_hint and not parameters:
@@ -95,7 +95,7 @@ def clip_grad_norm(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """The old name of clip_grad_norm_."""
+    """Clip gradients: the old name of clip_grad_norm_."""
     warnings.warn(
         "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of `torch.nn.utils.clip_grad_norm_`.",
         FutureWarning,

@@ -1,4 +1,4 @@
-"""All parameters as one vector, and back."""
+"""Conversion of all parameters to one vector, and back."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _check_same_device(parameter: Tensor, first: device | None) -> device:
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """The elements of all parameters, one after another."""
+    """Return the elements of all parameters, concatenated."""
     where: device | None = None
     pieces = []
     for parameter in parameters:

@@ -1,4 +1,4 @@
-"""Folding a batch norm in evaluation into the convolution or linear layer before it."""
+"""Folding of a batch norm in evaluation mode into the convolution or linear layer before it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _fold(
     shift: Tensor | None,
     channel_dim: int,
 ) -> tuple[Parameter, Parameter]:
-    """The weights of a layer that does what the layer and the norm after it did."""
+    """Return the weight and bias of a layer that computes the same as the layer and the norm after it."""
     weight_dtype, bias_dtype = weight.dtype, weight.dtype if bias is None else bias.dtype
     bias = zeros_like(mean) if bias is None else bias
     scale = ones_like(mean) if scale is None else scale
@@ -48,7 +48,7 @@ def fuse_conv_bn_weights(
     bn_b: Tensor | None,
     transpose: bool = False,
 ) -> tuple[Parameter, Parameter]:
-    """Weight and bias of a convolution that includes the batch norm after it."""
+    """Return weight and bias of a convolution that includes the batch norm after it."""
     return _fold(conv_w, conv_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, channel_dim=1 if transpose else 0)
 
 
@@ -61,7 +61,7 @@ def fuse_linear_bn_weights(
     bn_w: Tensor | None,
     bn_b: Tensor | None,
 ) -> tuple[Parameter, Parameter]:
-    """Weight and bias of a linear layer that includes the batch norm after it."""
+    """Return weight and bias of a linear layer that includes the batch norm after it."""
     return _fold(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, channel_dim=0)
 
 
@@ -73,7 +73,7 @@ def _check_ready(first: Module, norm: Module, name: str) -> None:
 
 
 def fuse_conv_bn_eval(conv: Layer, bn: Module, transpose: bool = False) -> Layer:
-    """A copy of the convolution that does the work of both layers, in evaluation."""
+    """Return a copy of the convolution that computes the same as both layers, in evaluation mode."""
     _check_ready(conv, bn, "convolution")
     fused = copy.deepcopy(conv)
     fused.weight, fused.bias = fuse_conv_bn_weights(
@@ -83,7 +83,7 @@ def fuse_conv_bn_eval(conv: Layer, bn: Module, transpose: bool = False) -> Layer
 
 
 def fuse_linear_bn_eval(linear: Layer, bn: Module) -> Layer:
-    """A copy of the linear layer that does the work of both layers, in evaluation."""
+    """Return a copy of the linear layer that computes the same as both layers, in evaluation mode."""
     _check_ready(linear, bn, "linear")
     if linear.out_features != bn.num_features and bn.num_features != 1:
         raise AssertionError(

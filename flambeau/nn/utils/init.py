@@ -1,4 +1,4 @@
-"""Making a layer without filling its parameters."""
+"""Construction of a layer without initialising its parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Laying out the weights of convolutions channels-last."""
+"""Conversion of convolution weights to channels-last."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights that stay orthogonal (or unitary) while they are trained."""
+"""Weights that stay orthogonal (or unitary) during training."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _is_orthogonal(Q: Tensor) -> bool:
 
 
 def _make_orthogonal(A: Tensor) -> Tensor:
-    """The Q of a QR factorization whose R has a positive diagonal: that one is unique."""
+    """Return the Q of the QR factorization whose R has a positive diagonal, which is unique."""
     packed, tau = geqrf(A)
     return householder_product(packed, tau) * packed.diagonal(0, -2, -1).sgn().unsqueeze(-2)
 

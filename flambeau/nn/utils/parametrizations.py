@@ -19,7 +19,7 @@ __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
 
 class _WeightNorm(Module):
-    """A weight from its lengths and its direction."""
+    """Parametrization of a weight by its lengths and its direction."""
 
     def __init__(self, dim: int | None = 0):
         super().__init__()
@@ -42,7 +42,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
     register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
 
     def rename_old_keys(state_dict: dict, prefix: str, *_: Any) -> None:
-        """Files written with the older weight_norm have weight_g and weight_v."""
+        """Rename weight_g and weight_v in state dicts written with the older weight_norm."""
         old = [f"{prefix}{name}_g", f"{prefix}{name}_v"]
         if all(key in state_dict for key in old):
             for i, key in enumerate(old):
@@ -53,7 +53,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
 
 
 class _SpectralNorm(Module):
-    """A weight divided by its largest singular value, which power iteration follows during training."""
+    """Parametrization of a weight divided by its largest singular value, which is tracked by power iteration during training."""
 
     _u: Tensor
     _v: Tensor

@@ -52,7 +52,7 @@ def _register(module: Module, name: str, value: Tensor) -> None:
 
 
 def _require_same(rule: str, name: str, old: Tensor, returned: str, new: Tensor) -> None:
-    """`rule` has a place for what must not differ: the dtype, then the shape."""
+    """Raise if dtype or shape differ; `rule` is a message with a placeholder for the attribute."""
     for attribute in ("dtype", "shape"):
         expected, got = getattr(old, attribute), getattr(new, attribute)
         if got != expected:
@@ -98,7 +98,7 @@ class ParametrizationList(ModuleList):
             self._check(shape, dtype)
 
     def _start_values(self, original: Tensor) -> Any:
-        """Return what must be trained so that the chain gives `original`; without a right inverse, `original` itself."""
+        """Return the tensors to train so that the chain yields `original`; without a right inverse, `original` itself."""
         value: Any = original
         with no_grad():
             for module in reversed(list(self)):
@@ -183,7 +183,7 @@ class ParametrizationList(ModuleList):
 
 
 def _deepcopy(self: Any, memo: dict) -> Any:
-    """Parametrized modules refuse pickling, which deepcopy would use otherwise."""
+    """Copy a parametrized module without pickling, which it refuses and deepcopy would use otherwise."""
     if id(self) in memo:
         return memo[id(self)]
     replica = self.__new__(type(self))
@@ -221,7 +221,7 @@ def _add_property(module: Module, tensor_name: str) -> None:
 
 
 def _check_next(module: Module, tensor_name: str, parametrization: Module) -> None:
-    """A further parametrization must keep dtype and shape, forwards and backwards."""
+    """Raise unless a further parametrization keeps dtype and shape, forwards and by its right inverse."""
     before = getattr(module, tensor_name)
     after = parametrization(before)
     _require_tensor("A parametrization", after)
@@ -298,7 +298,7 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
 
 
 def type_before_parametrizations(module: Module) -> type:
-    """The class of the module as it was written."""
+    """Return the class of the module before it was parametrized."""
     return type(module).__bases__[0] if is_parametrized(module) else type(module)
 
 

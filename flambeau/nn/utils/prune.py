@@ -51,7 +51,7 @@ def _compute_nparams_toprune(amount: Any, tensor_size: int) -> int:
 
 
 def _check_channels(t: Tensor, dim: int) -> int:
-    """The number of channels along `dim` of a tensor that can lose whole channels."""
+    """Return the number of channels along `dim` of a tensor; raises if it cannot lose whole channels."""
     if t.dim() <= 1:
         raise ValueError(
             "Structured pruning can only be applied to multidimensional tensors. Found tensor of shape"
@@ -63,7 +63,7 @@ def _check_channels(t: Tensor, dim: int) -> int:
 
 
 def _channel_mask(t: Tensor, dim: int, keep: Tensor) -> Tensor:
-    """Zero where a channel is not among the indices (or truth values) to keep."""
+    """Return a mask that is zero where a channel is not among the indices (or bools) to keep."""
     mask = zeros_like(t)
     index: list[Any] = [slice(None)] * t.dim()
     index[dim] = keep
@@ -83,7 +83,7 @@ class BasePruningMethod(ABC):
 
     @abstractmethod
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """The mask for importance scores `t`, never keeping what `default_mask` dropped."""
+        """Return the mask for importance scores `t`, never keeping what `default_mask` dropped."""
 
     def apply_mask(self, module: Module) -> Tensor:
         """Return the parameter times its mask."""
@@ -132,7 +132,7 @@ class BasePruningMethod(ABC):
         return method
 
     def prune(self, t: Tensor, default_mask: Tensor | None = None, importance_scores: Tensor | None = None) -> Tensor:
-        """A pruned version of one tensor, without any module."""
+        """Return a pruned version of one tensor, without any module."""
         if importance_scores is None:
             importance_scores = t
         elif importance_scores.shape != t.shape:
@@ -143,7 +143,7 @@ class BasePruningMethod(ABC):
         return t * self.compute_mask(importance_scores, default_mask=default_mask)
 
     def remove(self, module: Module) -> None:
-        """Make the pruned value the parameter, for good."""
+        """Make the pruned value the parameter permanently."""
         if self._tensor_name is None:
             raise AssertionError(f"Module {module} has to be pruned before pruning can be removed")
         name = self._tensor_name
@@ -157,7 +157,7 @@ class BasePruningMethod(ABC):
 
 
 def _take_hook(module: Module, name: str) -> BasePruningMethod | None:
-    """The pruning hook of this parameter, taken off the module."""
+    """Remove the pruning hook of this parameter from the module and return it."""
     for key, hook in list(module._forward_pre_hooks.items()):
         if isinstance(hook, BasePruningMethod) and hook._tensor_name == name:
             del module._forward_pre_hooks[key]
@@ -200,7 +200,7 @@ class PruningContainer(BasePruningMethod):
         return self._pruning_methods[index]
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """The newest method's mask, computed on the part not pruned yet."""
+        """Return the newest method's mask, computed on the part not pruned yet."""
         method = self._pruning_methods[-1]
         part: Any
         if method.PRUNING_TYPE == "unstructured":
@@ -232,7 +232,7 @@ class Identity(BasePruningMethod):
 
 
 class _Unstructured(BasePruningMethod):
-    """Prune random single elements: `amount` is their number or fraction."""
+    """Base of methods that prune single elements: `amount` is their number or fraction."""
 
     def __init__(self, amount: float):
         _validate_pruning_amount_init(amount)
@@ -261,7 +261,7 @@ class RandomUnstructured(_Unstructured):
 
 
 class L1Unstructured(_Unstructured):
-    """The elements of smallest magnitude."""
+    """Pruning method that removes the elements of smallest magnitude."""
 
     def _chosen(self, t: Tensor, count: int) -> Tensor:
         return t.abs().reshape(-1).topk(count, largest=False).indices
@@ -272,7 +272,7 @@ class L1Unstructured(_Unstructured):
 
 
 class RandomStructured(BasePruningMethod):
-    """Whole channels chosen at random."""
+    """Pruning method that removes whole channels chosen at random."""
 
     PRUNING_TYPE = "structured"
 
@@ -295,7 +295,7 @@ class RandomStructured(BasePruningMethod):
 
 
 class LnStructured(BasePruningMethod):
-    """Prune the channels of smallest norm."""
+    """Pruning method that removes the channels of smallest norm."""
 
     PRUNING_TYPE = "structured"
 

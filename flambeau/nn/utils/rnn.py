@@ -121,7 +121,7 @@ def pack_padded_sequence(
 def pad_packed_sequence(
     sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The inverse of pack_padded_sequence: (padded batch, lengths)."""
+    """Return (padded batch, lengths): the inverse of pack_padded_sequence."""
     length = -1 if total_length is None else total_length
     out, result = _pad_packed_sequence(sequence.data, sequence.batch_sizes, batch_first, padding_value, length)
     if sequence.unsorted_indices is not None:
@@ -133,7 +133,7 @@ def pad_packed_sequence(
 def pad_sequence(
     sequences: Any, batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
 ) -> Tensor:
-    """Stack sequences of different lengths, the short ones filled up."""
+    """Stack sequences of different lengths, with the short ones padded."""
     if not isinstance(sequences, Iterable):
         raise RuntimeError(
             f"pad_sequence: Expected iterable for input sequences, but got arg of type: {type(sequences)}"
@@ -155,7 +155,7 @@ def pad_sequence(
 
 
 def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False) -> list[Tensor]:
-    """The sequences of a padded batch."""
+    """Return the sequences of a padded batch."""
     x = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
     return [x[i, : int(n)] for i, n in enumerate(_as_lengths(lengths).tolist())]
 

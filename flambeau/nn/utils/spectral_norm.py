@@ -19,19 +19,19 @@ Layer = TypeVar("Layer", bound=Module)
 
 
 def output_dim(module: Module) -> int:
-    """The dimension of a layer's weight that counts its outputs."""
+    """Return the dimension of a layer's weight that counts its outputs."""
     return 1 if isinstance(module, (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)) else 0
 
 
 def as_matrix(weight: Tensor, dim: int) -> Tensor:
-    """The weight with `dim` as rows and all other dimensions as columns."""
+    """Return the weight as a matrix with `dim` as rows and all other dimensions as columns."""
     if dim != 0:
         weight = weight.permute(dim, *[d for d in range(weight.dim()) if d != dim])
     return weight.flatten(1)
 
 
 class SpectralNorm:
-    """The hook that computes the weight before each forward, one round of power iteration at a time."""
+    """Hook that computes the weight before each forward, with power iteration."""
 
     _version = 1
 
@@ -98,7 +98,7 @@ class SpectralNorm:
 
 
 class _WriteVersion:
-    """The state_dict hook that notes which layout the buffers have."""
+    """The state_dict hook that stores the version of the buffers' layout."""
 
     def __init__(self, hook: SpectralNorm):
         self.hook = hook

@@ -1,4 +1,4 @@
-"""Calling a module with other parameters than its own."""
+"""Calls of a module with other parameters than its own."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _ties(module: Module) -> dict[str, set[str]]:
 
 
 def _with_ties(module: Module, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The given tensors, also under the other names of the parameters they replace."""
+    """Return the given tensors, also under the other names of the parameters they replace."""
     ties = _ties(module)
     result: dict[str, Tensor] = {}
     for name, value in given.items():
@@ -123,7 +123,7 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """The older name of flambeau.func.functional_call."""
+    """Call a module with other parameters: the older name of flambeau.func.functional_call."""
     warnings.warn(
         "`torch.nn.utils.stateless.functional_call` is deprecated as of PyTorch 2.0 and will be removed in a future"
         " version of PyTorch. Please use `torch.func.functional_call` instead which is a drop-in replacement.",

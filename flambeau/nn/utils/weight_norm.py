@@ -16,7 +16,7 @@ Layer = TypeVar("Layer", bound=Module)
 
 
 def norm_except_dim(v: Tensor, dim: int) -> Tensor:
-    """The Euclidean norm over all dimensions but one (-1: over all)."""
+    """Return the Euclidean norm over all dimensions but one (-1: over all)."""
     if dim == -1:
         return vector_norm(v)
     others = [d for d in range(v.dim()) if d != dim % v.dim()]
@@ -24,12 +24,12 @@ def norm_except_dim(v: Tensor, dim: int) -> Tensor:
 
 
 def weight_of(v: Tensor, g: Tensor, dim: int) -> Tensor:
-    """The weight with the direction of `v` and the length `g`."""
+    """Return the weight with the direction of `v` and the length `g`."""
     return v * (g / norm_except_dim(v, dim))
 
 
 class WeightNorm:
-    """The hook that computes the weight before each forward."""
+    """Hook that computes the weight before each forward."""
 
     def __init__(self, name: str, dim: int | None):
         self.name = name

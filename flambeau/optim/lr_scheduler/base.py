@@ -1,4 +1,4 @@
-"""The base of all schedules: counting epochs, setting learning rates, saving and loading."""
+"""Base of all schedules: counting epochs, setting learning rates, saving and loading."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _copied(value: Any) -> Any:
 
 
 def group_values(optimizer: Optimizer, key: str) -> list[Any]:
-    """An option of every group; tensors are copied, because schedules change them in place."""
+    """Return an option of every group; tensors are copied, because schedules change them in place."""
     return [_copied(group[key]) for group in optimizer.param_groups]
 
 
@@ -41,7 +41,7 @@ def set_group_value(group: dict[str, Any], key: str, value: Any) -> None:
 
 
 def per_group(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
-    """A list with a value for each group, from one for all or from a list."""
+    """Return a list with a value for each group, from one for all or from a list."""
     groups = len(optimizer.param_groups)
     if not isinstance(value, (list, tuple)):
         value = [value] * groups
@@ -126,11 +126,11 @@ class LRScheduler:
         self.__dict__.update(state_dict)
 
     def get_last_lr(self) -> list[Rate]:
-        """The rates this schedule set last, one per group."""
+        """Return the rates that this schedule set last, one per group."""
         return self._last_lr
 
     def get_lr(self) -> list[Rate]:
-        """The rates at `self.last_epoch`."""
+        """Return the rates at `self.last_epoch`."""
         raise NotImplementedError
 
     def step(self, epoch: int | None = None) -> None:
@@ -176,7 +176,7 @@ class LRScheduler:
 
     @contextmanager
     def _inside_step(self) -> Iterator[None]:
-        """get_lr is for the schedule itself; people get a warning."""
+        """Context manager: `get_lr` is called by the schedule itself; calls by users outside of it get a warning."""
         self._get_lr_called_within_step = True
         try:
             yield
@@ -200,7 +200,7 @@ class LRScheduler:
 
 
 def without_functions(state: dict[str, Any], *names: str) -> dict[str, Any]:
-    """A schedule's state with functions replaced by what can be saved of them: the attributes of callable objects."""
+    """Return a schedule's state with functions replaced by what can be saved of them: the attributes of callable objects."""
     for name in names:
         value = state.get(name)
         state[name] = [_attributes(f) for f in value] if isinstance(value, list) else _attributes(value)

@@ -1,4 +1,4 @@
-"""Schedules that multiply the present rates, so that several can act on one optimizer."""
+"""Schedules that multiply the current rates, so that several can act on one optimizer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .base import LRScheduler, Rate, without_functions
 
 
 class _ByFunction(LRScheduler):
-    """Schedules given as a function of the epoch, or one function per group."""
+    """Base of schedules given as a function of the epoch, or one function per group."""
 
     def __init__(
         self, optimizer: Optimizer, lr_lambda: Callable[[int], float] | list[Callable[..., Any]], last_epoch: int = -1
@@ -29,7 +29,7 @@ class _ByFunction(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _check_functions(self) -> None:
-        """A subclass may insist on callables before anything is changed."""
+        """Hook for subclasses: raise if an argument must be callable, before any state is changed."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return all attributes but the optimizer and functions; of callable objects, their attributes."""
@@ -45,7 +45,7 @@ class _ByFunction(LRScheduler):
 
 
 class LambdaLR(_ByFunction):
-    """The initial rate times `lr_lambda(epoch)`.
+    """Set the rate to the initial rate times `lr_lambda(epoch)`.
 
     >>> optimizer = flambeau.optim.SGD([flambeau.ones(1, requires_grad=True)], lr=1.0)
     >>> scheduler = flambeau.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 0.5**epoch)
@@ -60,7 +60,7 @@ class LambdaLR(_ByFunction):
 
 
 class MultiplicativeLR(_ByFunction):
-    """The present rate times `lr_lambda(epoch)`."""
+    """Multiply the current rate by `lr_lambda(epoch)`."""
 
     def _check_functions(self) -> None:
         for function in self.lr_lambdas:
@@ -78,7 +78,7 @@ class MultiplicativeLR(_ByFunction):
 
 
 class StepLR(LRScheduler):
-    """Times `gamma` every `step_size` epochs."""
+    """Multiply the rate by `gamma` every `step_size` epochs."""
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
         self.step_size = step_size
@@ -96,7 +96,7 @@ class StepLR(LRScheduler):
 
 
 class MultiStepLR(LRScheduler):
-    """Times `gamma` at each milestone."""
+    """Multiply the rate by `gamma` at each milestone."""
 
     def __init__(
         self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
@@ -117,7 +117,7 @@ class MultiStepLR(LRScheduler):
 
 
 class ConstantLR(LRScheduler):
-    """Times `factor` for the first `total_iters` epochs."""
+    """Multiply the rate by `factor` for the first `total_iters` epochs."""
 
     def __init__(
         self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1
@@ -193,7 +193,7 @@ class ExponentialLR(LRScheduler):
 
 
 class PolynomialLR(LRScheduler):
-    """Down to zero in `total_iters` epochs, as a power of what is left."""
+    """Reduce the rate to zero in `total_iters` epochs, as a power of the remaining fraction."""
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
         self.total_iters = total_iters

@@ -1,4 +1,4 @@
-"""Schedules made of schedules: one after another, or all at once."""
+"""Schedules composed of others: in sequence, or all at once."""
 
 from __future__ import annotations
 

@@ -11,13 +11,13 @@ from .base import LRScheduler, Rate, check_optimizer, per_group, set_group_value
 
 
 class _WithMomentum(LRScheduler):
-    """Schedules that move the momentum (or Adam's first beta) against the rate."""
+    """Base of schedules that change the momentum (or Adam's first beta) opposite to the rate."""
 
     cycle_momentum: bool
     use_beta1: bool
 
     def _prepare_momentum(self, base: Any, largest: Any, last_epoch: int) -> tuple[list, list]:
-        """Start every group at its largest momentum; returns both limits per group."""
+        """Start every group at its largest momentum; return both limits per group."""
         optimizer = self.optimizer
         if "momentum" not in optimizer.defaults and "betas" not in optimizer.defaults:
             raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
@@ -37,8 +37,8 @@ class _WithMomentum(LRScheduler):
 
 
 class CyclicLR(_WithMomentum):
-    """Between `base_lr` and `max_lr` in a triangle of `step_size_up + step_size_down` batches, whose height may change
-    from cycle to cycle ("triangular2") or from batch to batch ("exp_range")."""
+    """Vary the rate between `base_lr` and `max_lr` in a triangle of `step_size_up + step_size_down` batches, whose height may change from
+    cycle to cycle ("triangular2") or from batch to batch ("exp_range")."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class CyclicLR(_WithMomentum):
         self.base_lrs = base_lrs
 
     def scale_fn(self, x: float) -> float:
-        """The height of a triangle: x is the cycle's number, or with scale_mode "iterations" the batch's."""
+        """Return the height of a triangle: x is the cycle's number, or with scale_mode "iterations" the batch's."""
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)
         if self.mode == "triangular":
@@ -157,7 +157,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         self._apply(rates)
 
     def _jump(self, epoch: float) -> None:
-        """Find the cycle that an epoch belongs to, and the place in it."""
+        """Find the cycle of an epoch, and the position in it."""
         if epoch < 0:
             raise ValueError(f"Expected non-negative epoch, but got {epoch}")
         if epoch < self.T_0:
@@ -171,7 +171,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
 
 class OneCycleLR(_WithMomentum):
-    """Up to `max_lr`, then down to next to nothing, once in the whole training: call `step` after every batch."""
+    """Raise the rate to `max_lr`, then reduce it to nearly zero, once in the whole training: call `step` after every batch."""
 
     def __init__(
         self,
@@ -211,7 +211,7 @@ class OneCycleLR(_WithMomentum):
         super().__init__(optimizer, last_epoch)
 
     def _anneal(self, start: float, end: float, part: float) -> float:
-        """The way from start to end, of which `part` is done."""
+        """Return the value between start and end at the fraction `part`."""
         if self._anneal_func_type == "cos":
             return end + (start - end) / 2.0 * (math.cos(math.pi * part) + 1)
         return (end - start) * part + start
@@ -251,7 +251,7 @@ def _total_steps(total_steps: Any, epochs: Any, steps_per_epoch: Any) -> int:
 
 
 def _phases(total_steps: int, up: float, three_phase: bool) -> list[dict[str, Any]]:
-    """Return the phases of the cycle: where each ends, and between which of a group's values it leads."""
+    """Return the phases of the cycle: where each ends, and the group's values at its start and end."""
 
     def phase(end: float, rates: tuple[str, str], momenta: tuple[str, str]) -> dict[str, Any]:
         return {

@@ -1,4 +1,4 @@
-"""ReduceLROnPlateau: smaller steps when a metric stops improving."""
+"""ReduceLROnPlateau: lower learning rates when a metric stops improving."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .base import EPOCH_DEPRECATION_WARNING, LRScheduler, check_optimizer, group
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """Times `factor` once the metric given to `step` has not improved for more than `patience` epochs."""
+    """Multiply the rate by `factor` once the metric given to `step` has not improved for more than `patience` epochs."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class ReduceLROnPlateau(LRScheduler):
         self.threshold_mode = threshold_mode
 
     def _reset(self) -> None:
-        """Forget the metrics seen so far."""
+        """Reset the best metric and the counters."""
         self.best = self.mode_worse
         self.cooldown_counter = 0
         self.num_bad_epochs = 0

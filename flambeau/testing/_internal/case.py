@@ -53,7 +53,7 @@ class TestCase(unittest.TestCase):
     def assertGreaterAlmostEqual(
         self, first: Any, second: Any, places: Any = None, msg: Any = None, delta: Any = None
     ) -> None:
-        """first > second, or almost equal to it."""
+        """Fail unless first > second, or almost equal to it."""
         if not first >= second:
             self.assertAlmostEqual(first, second, places, msg, delta)
 
@@ -191,7 +191,7 @@ class TestCase(unittest.TestCase):
         self.assertExpectedInline(str(caught.exception), expect)
 
     def assertExpected(self, s: str, subname: str | None = None) -> None:
-        """Compares with a file beside the test, which is named after it."""
+        """Compare with a file next to the test, which is named after it."""
         place = Path(str(sys.modules[type(self).__module__].__file__)).parent / "expect"
         title = self.id().split(".", 1)[-1] + (f"-{subname}" if subname else "")
         super().assertEqual(s.rstrip(), (place / f"{title}.expect").read_text().rstrip())
@@ -227,7 +227,7 @@ class TestCase(unittest.TestCase):
         self.assertTrue(not seen, f"{msg} {[str(one.message) for one in seen]}")
 
     def check_nondeterministic_alert(self, fn: Callable, caller_name: str, should_alert: bool = True) -> None:
-        """Check that `fn` raises, or with warn_only warns, when deterministic algorithms are demanded."""
+        """Check that `fn` raises, or with warn_only warns, when deterministic algorithms are required."""
         before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
         text = f"^{caller_name} does not have a deterministic implementation, but you set"
         try:
@@ -246,7 +246,7 @@ def _number(value: Any) -> Any:
 
 
 def _default_tolerances(value: Any) -> tuple[float, float]:
-    """PyTorch's published tolerances of a dtype."""
+    """Return PyTorch's published tolerances of a dtype."""
     if isinstance(value, torch.Tensor):
         dtype = value.dtype
     else:

@@ -1,4 +1,4 @@
-"""`torch.testing._internal.common_utils`: the base class of tests, tests for many values, and small helpers.
+"""`torch.testing._internal.common_utils`: the base class of tests, parametrized tests, and small helpers.
 
 >>> @instantiate_parametrized_tests
 ... class TestAdd(TestCase):
@@ -55,7 +55,7 @@ skipIfNoSciPy = unittest.skipUnless(TEST_SCIPY, "test require SciPy, but SciPy n
 
 
 def _not_met(message: Any = "") -> Any:
-    """A mark for tests that cannot run in a place that this never is: the test runs."""
+    """Return a decorator that skips nothing, for conditions (platforms, compilers) that are never true here."""
     return message if callable(message) else lambda test: test
 
 
@@ -69,7 +69,7 @@ def run_tests(argv: list[str] | None = None) -> None:
 
 @contextlib.contextmanager
 def freeze_rng_state() -> Iterator[None]:
-    """Afterwards, generators are in the state they were in."""
+    """Context manager: restore the random generators on exit."""
     states = random.getstate(), np.random.get_state()
     with flambeau.random.fork_rng():
         yield
@@ -79,7 +79,7 @@ def freeze_rng_state() -> Iterator[None]:
 
 @contextlib.contextmanager
 def set_default_dtype(dtype: Any) -> Iterator[None]:
-    """Context manager within which new tensors have this dtype."""
+    """Context manager: set the default dtype, restore it on exit."""
     before = flambeau.get_default_dtype()
     flambeau.set_default_dtype(dtype)
     try:
@@ -101,7 +101,7 @@ def DeterministicGuard(deterministic: bool, *, warn_only: bool = False) -> Itera
 
 @contextlib.contextmanager
 def TemporaryFileName(*args: Any, **kwargs: Any) -> Iterator[str]:  # noqa: N802
-    """The name of a file that is removed afterwards."""
+    """Context manager: yield the name of a file that is removed on exit."""
     with tempfile.TemporaryDirectory() as folder:
         options: dict[str, Any] = {"dir": folder, **{k: v for k, v in kwargs.items() if k != "mode"}}
         handle, name = tempfile.mkstemp(*args, **options)
@@ -111,7 +111,7 @@ def TemporaryFileName(*args: Any, **kwargs: Any) -> Iterator[str]:  # noqa: N802
 
 @contextlib.contextmanager
 def TemporaryDirectoryName(suffix: str | None = None) -> Iterator[str]:  # noqa: N802
-    """The name of a folder that is removed afterwards."""
+    """Context manager: yield the name of a folder that is removed on exit."""
     with tempfile.TemporaryDirectory(suffix=suffix) as folder:
         yield folder
 

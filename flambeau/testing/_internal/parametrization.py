@@ -1,4 +1,4 @@
-"""Tests written once and made for many values. A test carries, in `_variants`, a function that lists them."""
+"""Parametrized tests. A test has, in `_variants`, a function that lists its variants."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Variant = tuple[str, dict[str, Any], list[Callable]]
 
 
 class subtest:  # noqa: N801 - PyTorch's name
-    """Value of a test's parameter, with a name or decorators of its own."""
+    """Value of a test's parameter, with its own name or decorators."""
 
     def __init__(self, arg_values: Any, name: str | None = None, decorators: Iterable[Callable] | None = None):
         self.arg_values, self.name, self.decorators = arg_values, name, list(decorators or ())
@@ -64,7 +64,7 @@ def parametrize(arg_str: str, arg_values: Iterable[Any], name_fn: Callable | Non
 
 
 class _TestParametrizer:
-    """The base of decorators that make variants from the database of operators, which is empty: there are none to add."""
+    """Base of decorators that make variants from the database of operators, which is empty here."""
 
     def __call__(self, test: Callable) -> Callable:
         return test
@@ -110,7 +110,7 @@ def tests_of(cls: type) -> dict[str, Callable]:
 
 
 def put(cls: type, name: str, method: Callable) -> None:
-    """Add a test under its name, numbered if values that print alike gave the same name before."""
+    """Add a test under its name, numbered if the name exists because values print alike."""
     unique, count = name, 0
     while unique in vars(cls):
         count += 1

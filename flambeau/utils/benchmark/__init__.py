@@ -1,4 +1,4 @@
-"""Timing small pieces of code: `Timer` measures, `Measurement` says how well, `Compare` makes a table.
+"""Benchmarks of small pieces of code: `Timer` measures, `Measurement` holds times and their spread, `Compare` makes a table.
 
 >>> timer = Timer("x @ x", globals={"x": flambeau.ones(64, 64)})
 >>> timer.blocked_autorange()

@@ -14,7 +14,7 @@ _BOLD, _END = "\033[1m", "\033[0m\033[0m"
 
 
 class Colorize(enum.Enum):
-    """The values that the colours of a table compare."""
+    """Direction in which the colours of a table compare measurements: by column, by row, or none."""
 
     NONE = "none"
     COLUMNWISE = "columnwise"
@@ -103,7 +103,7 @@ class _Table:
 
 
 def _joined(found: Sequence[Measurement]) -> Measurement:
-    """All measurements of one cell as one."""
+    """Merge all measurements of one cell."""
     times = list(itertools.chain.from_iterable(m.times for m in found))
     return Measurement(1, times, found[0].task_spec) if len(found) > 1 else found[0]
 
@@ -133,7 +133,7 @@ class Compare:
         self._results.extend(results)
 
     def trim_significant_figures(self) -> None:
-        """Show only digits that can be believed."""
+        """Show only significant digits."""
         self._trim = True
 
     def colorize(self, rowwise: bool = False) -> None:

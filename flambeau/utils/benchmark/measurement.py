@@ -43,7 +43,7 @@ class TaskSpec:
         return f"stmt:{f' ({self.sub_label})' if self.sub_label else ''}\n{textwrap.indent(self.stmt, '  ')}"
 
     def setup_str(self) -> str:
-        """The setup as a report shows it."""
+        """Return the setup as a report shows it."""
         if self.setup == "pass" or not self.setup:
             return ""
         return f"setup:\n{textwrap.indent(self.setup, '  ')}" if "\n" in self.setup else f"setup: {self.setup}"
@@ -102,13 +102,13 @@ class Measurement:
 
     @property
     def iqr(self) -> float:
-        """The distance between the quartiles."""
+        """The interquartile range."""
         low, high = self._quartiles
         return high - low
 
     @property
     def significant_figures(self) -> int:
-        """The number of digits of the median that can be believed: from the spread of the middle half of the times."""
+        """The number of significant digits of the median, from the spread of the middle half of the times."""
         self._require_times()
         count = len(self._sorted)
         middle = self._sorted[count // 4 : math.ceil(3 * count / 4)]
@@ -163,7 +163,7 @@ class Measurement:
 
     @staticmethod
     def merge(measurements: Iterable[Measurement]) -> list[Measurement]:
-        """A measurement of each task, with the times of all."""
+        """Merge the measurements of each task."""
         times: dict[TaskSpec, list[float]] = {}
         for m in measurements:
             times.setdefault(m.task_spec, []).extend(m.times)
@@ -171,18 +171,18 @@ class Measurement:
 
 
 def select_unit(t: float) -> tuple[str, float]:
-    """The unit in which a time is best said, and how many seconds it is: select_unit(3e-5) == ("us", 1e-6)."""
+    """Return the best unit for a time, and its length in seconds: select_unit(3e-5) == ("us", 1e-6)."""
     unit = {-3: "ns", -2: "us", -1: "ms"}.get(int(math.log10(t) // 3) if t > 0 else 0, "s")
     return unit, _UNITS[unit]
 
 
 def unit_to_english(u: str) -> str:
-    """unit_to_english("us") == "microsecond"."""
+    """Return the full name of a unit: unit_to_english("us") == "microsecond"."""
     return _ENGLISH[u]
 
 
 def trim_sigfig(x: float, n: int) -> float:
-    """x with only its first n digits: trim_sigfig(1234.5, 2) == 1200."""
+    """Round x to its first n digits: trim_sigfig(1234.5, 2) == 1200."""
     if n != int(n):
         raise ValueError("Number of significant figures must be an integer")
     magnitude = math.ceil(math.log10(abs(x)))
@@ -191,13 +191,13 @@ def trim_sigfig(x: float, n: int) -> float:
 
 
 def ordered_unique(elements: Iterable[Any]) -> list[Any]:
-    """The elements without repetitions, in their order."""
+    """Return the elements without repetitions, in their order."""
     return list(dict.fromkeys(elements))
 
 
 @contextlib.contextmanager
 def set_torch_threads(n: int) -> Iterator[None]:
-    """Context manager within which operators run on n threads."""
+    """Context manager: run operators on n threads."""
     before = get_num_threads()
     try:
         set_num_threads(n)

@@ -1,4 +1,4 @@
-"""`Timer`: how long a statement takes, on a stated number of threads, repeated until the answer is steady."""
+"""`Timer`: the time of a statement, on a given number of threads, repeated until the result is stable."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Timer:
         return Measurement(number, times, self._task_spec)
 
     def timeit(self, number: int = 1000000) -> Measurement:
-        """The statement `number` times, as one measurement; a hundredth of that before, to warm up."""
+        """Run the statement `number` times as one measurement, after a hundredth of that as a warm-up."""
         with set_torch_threads(self._task_spec.num_threads):
             self._timeit(max(int(number // 100), 2))
             return self._measured(number, [self._timeit(number)])
@@ -68,7 +68,7 @@ class Timer:
     def blocked_autorange(
         self, callback: Callable[[int, float], Any] | None = None, min_run_time: float = 0.2
     ) -> Measurement:
-        """Measurements, each so long that reading the clock does not matter, until `min_run_time` seconds have gone by."""
+        """Measure until `min_run_time` seconds have passed, in blocks so long that the clock's overhead does not matter."""
         number = self._block_size(min_run_time)
 
         def enough(times: list[float]) -> bool:
@@ -84,7 +84,7 @@ class Timer:
         max_run_time: float = 10.0,
         callback: Callable[[int, float], Any] | None = None,
     ) -> Measurement:
-        """Measurements until they agree: until the interquartile range is within `threshold` of the median."""
+        """Measure until the interquartile range is within `threshold` of the median."""
         number = self._block_size(min_run_time)
 
         def enough(times: list[float]) -> bool:
@@ -110,7 +110,7 @@ class Timer:
         return self._measured(number, times)
 
     def _block_size(self, min_run_time: float) -> int:
-        """Return the number of executions per measurement: a thousandth of the time given, and long beside the clock's overhead."""
+        """Return the number of executions per measurement: a thousandth of the given time, and long compared with the clock's overhead."""
         with set_torch_threads(self._task_spec.num_threads):
             overhead = sorted(self._timeit(0) for _ in range(5))[2]
             number = 1

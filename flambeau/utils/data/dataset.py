@@ -1,4 +1,4 @@
-"""Datasets: where samples come from."""
+"""Datasets: sources of samples."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class StackDataset(Dataset):
 
 
 def _samples(dataset: Any, indices: list) -> list:
-    """The samples of a batch, in one call where the dataset offers that."""
+    """Return the samples of a batch, in one call if the dataset supports that."""
     if not callable(getattr(dataset, "__getitems__", None)):
         return [dataset[i] for i in indices]
     items = dataset.__getitems__(indices)
@@ -201,8 +201,8 @@ class Subset(Dataset[_T_co]):
 def random_split(
     dataset: Any, lengths: Sequence[int | float], generator: Generator | None = default_generator
 ) -> list[Subset[Any]]:
-    """Disjoint random subsets with the given lengths, or fractions that sum to 1 (rounded down; what is left over goes
-    to the first ones, one sample each).
+    """Split a dataset into disjoint random subsets with the given lengths, or fractions that sum to 1 (rounded down; the remainder goes to
+    the first ones, one sample each).
 
     >>> [len(part) for part in random_split(range(10), [0.75, 0.25])]
     [8, 2]

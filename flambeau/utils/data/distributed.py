@@ -1,4 +1,4 @@
-"""Each process of a distributed run visits its own part of the dataset."""
+"""Sampler by which each process of a distributed run visits its own part of the dataset."""
 
 from __future__ import annotations
 
@@ -64,5 +64,5 @@ class DistributedSampler(Sampler[int]):
         return self.num_samples
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the order of this epoch."""
+        """Set the epoch, which determines the order."""
         self.epoch = epoch

@@ -89,7 +89,7 @@ class _BaseDataLoaderIter:
 
 
 class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
-    """Batches made by this process, one when asked for."""
+    """Iterator whose batches this process makes, on demand."""
 
     def __init__(self, loader: Any):
         super().__init__(loader)
@@ -104,8 +104,8 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
 
 
 class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
-    """Batches made by workers. Tasks are numbered; task n is answered by batch n, which waits for its turn in
-    `_ready` (with in_order=False there are no turns). At most `prefetch_factor` tasks per worker are under way."""
+    """Iterator whose batches workers make. Tasks are numbered; task n is answered by batch n, which waits for its turn in `_ready` (with
+    in_order=False there are no turns). At most `prefetch_factor` tasks per worker are pending."""
 
     def __init__(self, loader: Any):
         super().__init__(loader)
@@ -201,7 +201,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         return data
 
     def _collect(self) -> None:
-        """Wait for answers and sort them in."""
+        """Wait for answers and store them by number."""
         deadline = time.monotonic() + self._timeout if self._timeout > 0 else None
         heard = False
         for epoch, number, data in self._team.receive(deadline):

@@ -1,4 +1,4 @@
-"""In which order samples are visited."""
+"""Samplers: the order in which samples are visited."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _multinomial, _as_tensor = _ops["multinomial"], _ops["as_tensor"]
 
 
 def draw_seed(generator: Generator | None = None) -> int:
-    """A seed from the given generator, or the default one."""
+    """Draw a seed from the given generator, or the default one."""
     return _empty((), dtype=int64).random_(generator=generator).item()
 
 
@@ -96,7 +96,7 @@ class RandomSampler(Sampler[int]):
 
 
 class SubsetRandomSampler(Sampler[int]):
-    """The given indices in random order."""
+    """Yield the given indices in random order."""
 
     indices: Sequence[int]
 
@@ -113,7 +113,7 @@ class SubsetRandomSampler(Sampler[int]):
 
 
 class WeightedRandomSampler(Sampler[int]):
-    """`num_samples` indices, each with a probability in proportion to its weight."""
+    """Yield `num_samples` indices, each with a probability proportional to its weight."""
 
     weights: Tensor
     num_samples: int

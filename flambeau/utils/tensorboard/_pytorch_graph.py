@@ -1,4 +1,4 @@
-"""A network as TensorBoard's graph: what it computes, sorted by its modules."""
+"""Graph of a network for TensorBoard: its operations, grouped by module."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def _paths(model: Module) -> dict[int, str]:
 def graph(
     model: Module, args: Any, verbose: bool = False, use_strict_trace: bool = True
 ) -> tuple[GraphDef, RunMetadata]:
-    """The graph of what the model computes for these arguments in evaluation mode: nodes of TensorBoard, and what it says about the
-    device."""
+    """Return the graph of what the model computes for these arguments in evaluation mode: TensorBoard's nodes, and its device
+    statistics."""
     trace = naming.above("jit.trace_graph")._get_trace_graph
     given = tuple(args) if isinstance(args, (list, tuple)) else (args,)
     paths = _paths(model)
@@ -74,7 +74,7 @@ def _nodes(recorded: Any, model: Module, count: int) -> Iterator[NodeDef]:
 
 
 def _full_paths(model: Module) -> dict[str, str]:
-    """`conv1.0` -> `Net/Sequential[conv1]/Conv2d[0]`."""
+    """Return module paths in TensorBoard's form: `conv1.0` -> `Net/Sequential[conv1]/Conv2d[0]`."""
     found = {"": type(model).__name__}
     for name, module in model.named_modules():
         if name:

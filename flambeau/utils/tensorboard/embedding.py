@@ -1,4 +1,4 @@
-"""Points for TensorBoard's projector: a table of numbers, labels and small images, in files of their own."""
+"""Points for TensorBoard's projector: a table of numbers, labels and small images, in separate files."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _labels(labels: Any, header: Any) -> str:
 
 
 def _sprite(images: np.ndarray) -> Image.Image:
-    """All images in one, which must be square."""
+    """Combine square images into one."""
     laid = grid(images, math.ceil(len(images) ** 0.5))
     square = np.zeros((laid.shape[1], laid.shape[1], 3))
     square[: laid.shape[0]] = laid

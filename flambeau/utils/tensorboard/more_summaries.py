@@ -1,4 +1,4 @@
-"""More values as TensorBoard's summaries: sounds, films, curves of precision, meshes, hyperparameters, layouts."""
+"""Further TensorBoard summaries: sounds, videos, precision-recall curves, meshes, hyperparameters, layouts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _shape(sizes: Iterable[int]) -> TensorShapeProto:
 def histogram_raw(
     tag: str, min: float, max: float, num: int, sum: float, sum_squares: float, limits: Any, counts: Any
 ) -> Summary:
-    """A histogram that has been counted already."""
+    """Make a summary of a histogram that has been counted already."""
     proto = HistogramProto(
         min=min, max=max, num=num, sum=sum, sum_squares=sum_squares, bucket_limit=list(limits), bucket=list(counts)
     )
@@ -65,7 +65,7 @@ def tensor(tag: str, values: Any) -> Summary:
 
 
 def sound(tag: str, samples: Any, rate: int) -> Summary:
-    """A summary of one channel of sound, numbers from -1 to 1."""
+    """Make a summary of one channel of sound, numbers from -1 to 1."""
     values = as_numpy(samples).squeeze()
     if values.ndim != 1:
         raise AssertionError("input tensor should be 1 dimensional.")
@@ -86,7 +86,7 @@ def sound(tag: str, samples: Any, rate: int) -> Summary:
 
 
 def film(tag: str, frames: Any, fps: float) -> Summary:
-    """Films (batch, time, channels, height, width) side by side, as an animated GIF."""
+    """Make a summary of videos (batch, time, channels, height, width) side by side, as an animated GIF."""
     values = as_numpy(frames)
     if values.ndim != 5:
         raise ValueError(f"add_video expects (N, T, C, H, W), but got {values.ndim} dimensions")
@@ -111,7 +111,7 @@ def film(tag: str, frames: Any, fps: float) -> Summary:
 def picture_with_boxes(
     tag: str, image: Any, boxes: Any, rescale: float, dataformats: str, labels: list[str] | None
 ) -> Summary:
-    """An image with rectangles (left, top, right, bottom) and their names in it."""
+    """Make a summary of an image with rectangles (left, top, right, bottom) and their names drawn on it."""
     pixels = height_width_channels(as_numpy(image), dataformats)
     levels = (pixels.astype(np.float32) * (1 if pixels.dtype == np.uint8 else 255)).clip(0, 255).astype(np.uint8)
     drawn = Image.fromarray(levels)
@@ -130,7 +130,7 @@ def picture_with_boxes(
 
 # -- precision and recall -------------------------------------------------------------------------------------------------
 def precision_recall(labels: Any, predictions: Any, count: int, weights: Any = None) -> np.ndarray:
-    """Six rows of `count` numbers, by threshold: right and wrong hits, right and wrong misses, precision, recall."""
+    """Return six rows of `count` numbers, by threshold: true and false positives, true and false negatives, precision, recall."""
     truth, given = as_numpy(labels).astype(np.float64), as_numpy(predictions)
     share = 1.0 if weights is None else as_numpy(weights)
     places = np.int32(np.floor(given * (count - 1)))
@@ -156,7 +156,7 @@ def precision_curve(tag: str, rows: np.ndarray, count: int) -> Summary:
 
 # -- meshes, layouts, hyperparameters ---------------------------------------------------------------------------------------
 def mesh(tag: str, vertices: Any, colors: Any, faces: Any, config: dict | None) -> Summary:
-    """Points in space, and the triangles between them."""
+    """Make a summary of points in space, and the triangles between them."""
     kinds = MeshPluginData.VERTEX, MeshPluginData.FACE, MeshPluginData.COLOR
     given = [(value, kind) for value, kind in zip((vertices, faces, colors), kinds) if value is not None]
     parts = mesh_metadata.get_components_bitmask([kind for _, kind in given])
@@ -173,7 +173,7 @@ def mesh(tag: str, vertices: Any, colors: Any, faces: Any, config: dict | None) 
 
 
 def chart_layout(layout: Mapping[str, Mapping[str, Any]]) -> Summary:
-    """The curves that belong into one diagram: {category: {title: ["Multiline" or "Margin", [names of curves]]}}."""
+    """Make a summary of the curves that belong in one diagram: {category: {title: ["Multiline" or "Margin", [names of curves]]}}."""
     categories = []
     for title, charts in layout.items():
         made = []
@@ -192,7 +192,7 @@ def chart_layout(layout: Mapping[str, Mapping[str, Any]]) -> Summary:
 
 
 def _number_kind(value: Any) -> tuple[str, str]:
-    """The field and the type that a hyperparameter is written as; like PyTorch, truth values are numbers."""
+    """Return the field and the type that a hyperparameter is written as; like in PyTorch, bools are numbers."""
     if isinstance(value, (int, float, Tensor)):
         return "number_value", "DATA_TYPE_FLOAT64"
     if isinstance(value, str):
@@ -201,7 +201,7 @@ def _number_kind(value: Any) -> tuple[str, str]:
 
 
 def hyperparameters(values: dict, metrics: dict, choices: dict | None) -> list[Summary]:
-    """The settings a run was started with, and the metrics it is judged by."""
+    """Make summaries of the settings of a run, and of the metrics it is judged by."""
     choices = choices or {}
     if not isinstance(choices, dict):
         raise TypeError("parameter: hparam_domain_discrete should be a dictionary, nothing logged.")
@@ -241,5 +241,5 @@ def hyperparameters(values: dict, metrics: dict, choices: dict | None) -> list[S
 
 
 def hparams(hparam_dict: dict, metric_dict: dict, hparam_domain_discrete: dict | None = None) -> tuple[Summary, ...]:
-    """The settings a run was started with, as three summaries: the experiment, its start and its end."""
+    """Make three summaries of the settings of a run: the experiment, its start and its end."""
     return tuple(hyperparameters(hparam_dict, metric_dict, hparam_domain_discrete))

@@ -1,4 +1,4 @@
-"""Values as TensorBoard's summaries: scalars, histograms, images, text."""
+"""TensorBoard summaries: scalars, histograms, images, text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...core.tensor import Tensor
 
 
 def as_numpy(value: Any) -> np.ndarray:
-    """Tensors, numbers and lists as arrays."""
+    """Convert tensors, numbers and lists to arrays."""
     if isinstance(value, Tensor):
         value = value.detach().cpu()
         return (value.float() if str(value.dtype).endswith("bfloat16") else value).numpy()
@@ -43,7 +43,7 @@ def scalar(tag: str, value: Any, new_style: bool = False, double_precision: bool
 
 
 def _geometric_bins() -> list[float]:
-    """TensorFlow's: each a tenth wider than the one before, from 1e-12 to 1e20, on both sides of zero."""
+    """Return TensorFlow's bins: each a tenth wider than the one before, from 1e-12 to 1e20, on both sides of zero."""
     edges = []
     edge = 1e-12
     while edge < 1e20:
@@ -76,7 +76,7 @@ def histogram(tag: str, values: Any, bins: Any = "tensorflow", max_bins: int | N
 
 
 def _fewer_bins(counts: np.ndarray, limits: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Neighbouring bins joined until there are no more than `most`."""
+    """Merge neighbouring bins until there are about `most`."""
     step = len(counts) // most
     missing = -len(counts) % step
     joined = np.pad(counts, (0, missing)).reshape(-1, step).sum(axis=1)
@@ -111,7 +111,7 @@ def height_width_channels(image: np.ndarray, dataformats: str) -> np.ndarray:
 
 
 def grid(images: np.ndarray, columns: int = 8) -> np.ndarray:
-    """A batch (N, C, H, W) side by side, at most eight in a row."""
+    """Arrange a batch (N, C, H, W) side by side, at most eight in a row."""
     count, channels, height, width = images.shape
     columns = min(count, columns)
     rows = -(-count // columns)

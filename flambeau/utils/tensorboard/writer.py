@@ -21,17 +21,17 @@ from . import _pytorch_graph, embedding, more_summaries, summaries
 
 
 class FileWriter:
-    """Writes events and summaries to one file of a folder, as `SummaryWriter` does inside."""
+    """Writes events and summaries to one file of a folder, for `SummaryWriter`."""
 
     def __init__(self, log_dir: Any, max_queue: int = 10, flush_secs: int = 120, filename_suffix: str = ""):
         self.event_writer = EventFileWriter(str(log_dir), max_queue, flush_secs, filename_suffix)
 
     def get_logdir(self) -> str:
-        """The folder."""
+        """Return the folder of the file."""
         return self.event_writer.get_logdir()
 
     def add_event(self, event: Event, step: int | None = None, walltime: float | None = None) -> None:
-        """Write an event, with the time and the number of the step."""
+        """Write an event, with the time and the step number."""
         event.wall_time = time.time() if walltime is None else walltime
         if step is not None:
             event.step = int(step)
@@ -42,7 +42,7 @@ class FileWriter:
         self.add_event(Event(summary=summary), global_step, walltime)
 
     def flush(self) -> None:
-        """Write what is waiting to the file."""
+        """Write buffered data to the file."""
         self.event_writer.flush()
 
     def close(self) -> None:
@@ -79,7 +79,7 @@ class SummaryWriter:
         return self._writers[folder]
 
     def _get_file_writer(self) -> FileWriter:
-        """The writer of the file in `log_dir`, through which loggers of other libraries add summaries of their own."""
+        """Return the writer of the file in `log_dir`, through which loggers of other libraries add their own summaries."""
         return self._writer(self.log_dir)
 
     def _write_event(self, event: Event, step: Any, walltime: float | None, folder: str | None = None) -> None:
@@ -106,7 +106,7 @@ class SummaryWriter:
         global_step: int | None = None,
         walltime: float | None = None,
     ) -> None:
-        """Add a point to each of several curves in one diagram; each has a folder of its own."""
+        """Add a point to each of several curves in one diagram; each has a separate folder."""
         moment = time.time() if walltime is None else walltime
         for tag, value in tag_scalar_dict.items():
             folder = f"{self.log_dir}/{main_tag.replace('/', '_')}_{tag}"
@@ -127,7 +127,7 @@ class SummaryWriter:
         walltime: float | None = None,
         dataformats: str = "CHW",
     ) -> None:
-        """An image: bytes, or floats from 0 to 1."""
+        """Add an image: bytes, or floats from 0 to 1."""
         self._write(summaries.picture(tag, img_tensor, dataformats), global_step, walltime)
 
     def add_images(
@@ -138,13 +138,13 @@ class SummaryWriter:
         walltime: float | None = None,
         dataformats: str = "NCHW",
     ) -> None:
-        """A batch of images, side by side."""
+        """Add a batch of images, side by side."""
         self._write(summaries.picture(tag, img_tensor, dataformats), global_step, walltime)
 
     def add_figure(
         self, tag: str, figure: Any, global_step: int | None = None, close: bool = True, walltime: float | None = None
     ) -> None:
-        """A figure of Matplotlib, or several, as images."""
+        """Add a figure of Matplotlib, or several, as images."""
         figures = figure if isinstance(figure, list) else [figure]
         drawn = np.stack([_pixels(f) for f in figures])
         if close:
@@ -182,7 +182,7 @@ class SummaryWriter:
         self, mat: Any, metadata: Any = None, label_img: Any = None, global_step: int | None = None,
         tag: str = "default", metadata_header: Any = None,
     ) -> None:  # fmt: skip
-        """Points in many dimensions, with labels and images, for the projector."""
+        """Add points in many dimensions, with labels and images, for the projector."""
         folder, step = Path(self.log_dir), global_step or 0
         embedding.write(folder, self._projector, mat, metadata, label_img, step, tag, metadata_header)
 
@@ -194,7 +194,7 @@ class SummaryWriter:
         run_name: str | None = None,
         global_step: int | None = None,
     ) -> None:
-        """Add the settings this run was started with and its results, in a folder of its own."""
+        """Add the settings of this run and its results, in a separate folder."""
         if type(hparam_dict) is not dict or type(metric_dict) is not dict:
             raise TypeError("hparam_dict and metric_dict should be dictionary.")
         written = more_summaries.hyperparameters(hparam_dict, metric_dict, hparam_domain_discrete)
@@ -208,7 +208,7 @@ class SummaryWriter:
         self, tag: str, labels: Any, predictions: Any, global_step: int | None = None, num_thresholds: int = 127,
         weights: Any = None, walltime: float | None = None,
     ) -> None:  # fmt: skip
-        """Precision and recall by threshold."""
+        """Add a curve of precision and recall by threshold."""
         count = min(num_thresholds, 127)
         rows = more_summaries.precision_recall(labels, predictions, count, weights)
         self._write(more_summaries.precision_curve(tag, rows, count), global_step, walltime)
@@ -218,7 +218,7 @@ class SummaryWriter:
         false_negative_counts: Any, precision: Any, recall: Any, global_step: int | None = None,
         num_thresholds: int = 127, weights: Any = None, walltime: float | None = None,
     ) -> None:  # fmt: skip
-        """A curve that has been computed already."""
+        """Add a precision-recall curve that has been computed already."""
         parts = (
             true_positive_counts, false_positive_counts, true_negative_counts, false_negative_counts, precision, recall,
         )  # fmt: skip
@@ -229,7 +229,7 @@ class SummaryWriter:
         self, tag: str, vertices: Any, colors: Any = None, faces: Any = None, config_dict: dict | None = None,
         global_step: int | None = None, walltime: float | None = None,
     ) -> None:  # fmt: skip
-        """Points in space, their colours, and the triangles between them."""
+        """Add points in space, their colours, and the triangles between them."""
         self._write(more_summaries.mesh(tag, vertices, colors, faces, config_dict), global_step, walltime)
 
     def add_audio(
@@ -246,14 +246,14 @@ class SummaryWriter:
     def add_video(
         self, tag: str, vid_tensor: Any, global_step: int | None = None, fps: float = 4, walltime: float | None = None
     ) -> None:
-        """Films (batch, time, channels, height, width), side by side."""
+        """Add videos (batch, time, channels, height, width), side by side."""
         self._write(more_summaries.film(tag, vid_tensor, fps), global_step, walltime)
 
     def add_image_with_boxes(
         self, tag: str, img_tensor: Any, box_tensor: Any, global_step: int | None = None,
         walltime: float | None = None, rescale: float = 1, dataformats: str = "CHW", labels: Any = None,
     ) -> None:  # fmt: skip
-        """An image with rectangles in it, and their names."""
+        """Add an image with rectangles and their names drawn on it."""
         names = [labels] if isinstance(labels, str) else labels
         made = more_summaries.picture_with_boxes(tag, img_tensor, box_tensor, rescale, dataformats, names)
         self._write(made, global_step, walltime)
@@ -262,7 +262,7 @@ class SummaryWriter:
         self, tag: str, min: float, max: float, num: int, sum: float, sum_squares: float, bucket_limits: Any,
         bucket_counts: Any, global_step: int | None = None, walltime: float | None = None,
     ) -> None:  # fmt: skip
-        """A histogram that has been counted already."""
+        """Add a histogram that has been counted already."""
         if len(bucket_limits) != len(bucket_counts):
             raise ValueError("len(bucket_limits) != len(bucket_counts), see the document.")
         made = more_summaries.histogram_raw(tag, min, max, num, sum, sum_squares, bucket_limits, bucket_counts)
@@ -273,7 +273,7 @@ class SummaryWriter:
         self._write(more_summaries.tensor(tag, tensor), global_step, walltime)
 
     def add_custom_scalars(self, layout: Mapping[str, Any]) -> None:
-        """Add a layout: the curves that belong into one diagram."""
+        """Add a layout: the curves that belong in one diagram."""
         self._write(more_summaries.chart_layout(layout), None, None)
 
     def add_custom_scalars_multilinechart(
@@ -291,12 +291,12 @@ class SummaryWriter:
         self.add_custom_scalars({category: {title: ["Margin", tags]}})
 
     def flush(self) -> None:
-        """Write what is still in memory."""
+        """Write buffered data to the files."""
         for writer in self._writers.values():
             writer.flush()
 
     def close(self) -> None:
-        """Write what is still in memory, and end; what is added later starts a new file."""
+        """Write buffered data and close the files; values added later start a new file."""
         for writer in self._writers.values():
             writer.close()
         self._writers.clear()

@@ -1,4 +1,4 @@
-"""The backend `fake` (see `distributed.fake_engine`) under the names that tests know."""
+"""The backend `fake` (see `distributed.fake_engine`) under the names that tests use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The inside of the data loader."""
+"""Implementation of the data loader."""
 
 from . import blocks, channel, collate, failure, fetch, info, pin_memory, team, worker
 

@@ -1,8 +1,8 @@
-"""The shared memory that batches travel in, used again and again.
+"""Shared memory blocks for batches, which are reused.
 
-Fresh pages cost the system ten times what filling them costs, so a worker writes its batches into blocks it has used
-before. A block is sent once, as a descriptor, and both processes keep it mapped. A message then only names it; when the
-last tensor over it is gone in the loader's process, the next task for the worker says that the block is free again.
+Fresh pages cost the system ten times what filling them costs, so a worker writes its batches into blocks it has used before. A block is
+sent once, as a descriptor, and both processes keep it mapped. A message then only names it; when the last tensor over it is gone in the
+loader's process, the next task for the worker says that the block is free again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Lease(SharedBlock):
-    """The right to use a block until this object is gone."""
+    """Right to use a block as long as this object exists."""
 
     __slots__ = ("root", "number", "home", "forks", "sent", "__weakref__")
 
@@ -56,7 +56,7 @@ class Lease(SharedBlock):
 
 
 class WorkerPool:
-    """A worker's blocks: free, or lent to a batch here or in the loader's process."""
+    """A worker's blocks: free, or in use by a batch here or in the loader's process."""
 
     def __init__(self) -> None:
         self._free: dict[int, SharedBlock] = {}  # the oldest first
@@ -103,7 +103,7 @@ class WorkerPool:
             self._dropped.append(oldest)
 
     def taken_back(self, returned: list[int], lost: list[int]) -> None:
-        """The loader's process no longer uses some blocks; lost ones may still be seen by a process forked from it."""
+        """Take back blocks that the loader's process no longer uses; drop lost ones, which a process forked from it may still see."""
         for number in lost:
             self._lent.pop(number, None)
         for number in returned:
@@ -116,7 +116,7 @@ class WorkerPool:
     # -- writing a message ----------------------------------------------------------------------------------------------
 
     def send(self, storage: UntypedStorage) -> tuple | None:
-        """The message to the loader's process about a storage."""
+        """Return the message to the loader's process about a storage."""
         lease = storage.owner
         if not isinstance(lease, Lease) or lease.home is not self or lease.sent:
             if len(self._new) >= MOST_NEW:
@@ -140,7 +140,7 @@ class WorkerPool:
         return news
 
     def recall(self) -> None:
-        """The message could not be written: its blocks stay here."""
+        """Keep the blocks of a message that could not be written."""
         for number in self._named:
             root, reference = self._lent[number]
             lease = reference()
@@ -170,7 +170,7 @@ class LoaderBlocks:
         return UntypedStorage.borrow(root.ptr, nbytes, Lease(root, number, self))
 
     def take_ended(self) -> tuple[list[int], list[int]]:
-        """Blocks the worker can use again, and those it cannot."""
+        """Return the blocks that the worker can use again, and those it cannot."""
         returned: list[int] = []
         lost: list[int] = []
         while self.ended:
@@ -187,7 +187,7 @@ _pool: WorkerPool | None = None
 
 
 def worker_pool() -> WorkerPool:
-    """The pool of this worker process."""
+    """Return the pool of this worker process."""
     global _pool
     if _pool is None:
         _pool = WorkerPool()

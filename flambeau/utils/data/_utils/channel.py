@@ -1,8 +1,8 @@
-"""The wire between a loader and one worker: pickled messages over a socket pair, shared memory beside them.
+"""Channel between a loader and one worker: pickled messages over a socket pair, with shared memory for tensors.
 
-The worker's end blocks. The loader's end never does: a worker that hangs or dies in the middle of a message must not
-take the loader with it. Only the loader's process holds the loader's ends (a forked child closes its copies), so each
-side sees the end of the stream as soon as the other is gone.
+The worker's end blocks. The loader's end never does: a worker that hangs or dies in the middle of a message must not block the loader. Only
+the loader's process holds the loader's ends (a forked child closes its copies), so each side sees the end of the stream as soon as the
+other is gone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ChannelClosed(Exception):
 
 
 class LoaderEnd:
-    """Sends tasks to a worker and collects its answers."""
+    """The loader's end: sends tasks to a worker and collects its answers."""
 
     def __init__(self, sock: socket.socket):
         sock.setblocking(False)
@@ -72,7 +72,7 @@ class LoaderEnd:
             self._waiting.clear()
 
     def receive(self) -> list[Answer]:
-        """All complete answers that have arrived; raises ChannelClosed after the last one."""
+        """Return all complete answers that have arrived; raises ChannelClosed after the last one."""
         self._drain()
         messages: list[Answer] = []
         while (message := self._next_message()) is not None:
@@ -146,7 +146,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class WorkerEnd:
-    """Receives tasks and sends results; picklable while a process is being started."""
+    """The worker's end: receives tasks and sends results; picklable while a process is being started."""
 
     def __init__(self, sock: socket.socket):
         self._socket = sock
@@ -174,7 +174,7 @@ class WorkerEnd:
         return b"".join(parts)
 
     def send(self, epoch: int, number: int, result: Any) -> None:
-        """Pickling errors are raised before anything is sent."""
+        """Send a result; pickling errors are raised before anything is sent."""
         pool = worker_pool()
         try:
             data = pack(result, pool.send)

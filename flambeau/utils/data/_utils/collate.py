@@ -1,4 +1,4 @@
-"""From samples to a batch.
+"""Collation of samples into a batch.
 
 In a worker process batches are built in shared memory, so that the loader's process gets them without another copy.
 """
@@ -86,7 +86,7 @@ def collate(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
 
 
 def _new_batch(shape: tuple[int, ...], d: dtype) -> Tensor:
-    """Uninitialised; in shared memory if this is a worker."""
+    """Return an uninitialised tensor; in shared memory if this is a worker."""
     if get_worker_info() is None:
         return empty(shape, d)
     storage = worker_pool().storage(numel_of(shape) * d.itemsize)

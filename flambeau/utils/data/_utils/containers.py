@@ -1,4 +1,4 @@
-"""Samples are containers of containers: how a function reaches all parts of one, and how one is built again."""
+"""Traversal and reconstruction of samples that are nested containers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def rebuilt_mapping(original: Any, content: dict) -> Any:
 
 
 def rebuilt_sequence(original: Any, content: list) -> Any:
-    """A sequence of the original's type, or a list."""
+    """Return a sequence of the original's type, or a list."""
     if type(original) is list:
         return content
     try:

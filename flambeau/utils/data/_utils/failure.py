@@ -1,4 +1,4 @@
-"""Exceptions that cross from a worker to the loader's process."""
+"""Exceptions that are sent from a worker to the loader's process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NoReturn
 
 
 class _Unquoted(str):
-    """KeyError shows its argument quoted, which makes one long line of a traceback."""
+    """Text whose repr has no quotes: KeyError shows the repr of its argument, which would make a traceback one long line."""
 
     def __repr__(self) -> str:
         return str(self)
@@ -17,7 +17,7 @@ class _Unquoted(str):
 
 @dataclass(frozen=True)
 class Failure:
-    """An exception on its way to the loader's process; `kind` is None if its class cannot make the journey."""
+    """An exception sent to the loader's process; `kind` is None if its class cannot be pickled."""
 
     kind: type[BaseException] | None
     name: str

@@ -1,4 +1,4 @@
-"""From indices to a batch: the same in the loader's process and in workers."""
+"""Fetching of a batch by indices, in the loader's process and in workers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .collate import default_collate, gather_rows
 
 
 class IterableFetcher:
-    """Batches of an iterable dataset: indices only say how many samples a batch has."""
+    """Fetches batches of an iterable dataset: indices only determine the number of samples."""
 
     def __init__(self, dataset: Any, auto_collation: bool, collate_fn: Callable, drop_last: bool):
         self.auto_collation, self.collate_fn, self.drop_last = auto_collation, collate_fn, drop_last
@@ -18,7 +18,7 @@ class IterableFetcher:
         self.ended = False
 
     def fetch(self, index: Any) -> Any:
-        """The next batch; raises StopIteration when the data has ended."""
+        """Return the next batch; raises StopIteration when the data has ended."""
         if self.ended:
             raise StopIteration
         if not self.auto_collation:
@@ -36,7 +36,7 @@ class IterableFetcher:
 
 
 class MapFetcher:
-    """Batches of a dataset with indices."""
+    """Fetches batches of a dataset with indices."""
 
     def __init__(self, dataset: Any, auto_collation: bool, collate_fn: Callable, drop_last: bool):
         self.dataset, self.auto_collation, self.collate_fn = dataset, auto_collation, collate_fn
@@ -56,8 +56,8 @@ class MapFetcher:
 
 
 def _gathered(dataset: Any, index: Any) -> list | None:
-    """The batch of a TensorDataset, or a subset of one, taken in one go: what collating its samples one by one would
-    give. None where that would not do (a subclass may have its own samples, indices may be anything)."""
+    """Return the batch of a TensorDataset, or a subset of one, in one operation: the same as collating its samples one by one.
+    None if that might differ (a subclass may have its own samples, indices may be anything)."""
     while type(dataset) is Subset and type(dataset.indices) in (list, range):
         indices = dataset.indices
         try:

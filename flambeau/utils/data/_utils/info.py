@@ -20,7 +20,7 @@ _worker_info: WorkerInfo | None = None
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """Facts about this worker of a data loader; None in the main process.
+    """Return information about this worker of a data loader; None in the main process.
 
     >>> get_worker_info() is None
     True

@@ -1,4 +1,4 @@
-"""The worker processes of one iteration: starting them, hearing from them, noticing that one died, stopping them."""
+"""The worker processes of one iteration: starting them, receiving their messages, noticing that one died, stopping them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _EVENTS = select.POLLIN | select.POLLHUP | select.POLLERR
 
 
 class _Crew:
-    """Workers and channels to be shut down when nobody needs them any more."""
+    """Workers and channels, to be shut down when they are no longer needed."""
 
     def __init__(self) -> None:
         self.owner = os.getpid()
@@ -43,7 +43,7 @@ class _Crew:
             _join(alive, 1.0)
 
     def wind_up(self) -> None:
-        """`stop` where Python would lose a Ctrl-C: one that arrives in the meantime is delivered when this has ended."""
+        """Stop the workers where Python would lose a Ctrl-C: one that arrives in the meantime is raised afterwards."""
         try:
             self.stop()
         except KeyboardInterrupt:
@@ -59,7 +59,7 @@ def _join(processes: list[Any], seconds: float) -> None:
 
 
 class Team:
-    """Workers with a channel to each."""
+    """Worker processes with a channel to each."""
 
     def __init__(self, context: Any, jobs: list[Job]):
         self._crew = crew = _Crew()
@@ -97,7 +97,7 @@ class Team:
         self._poll.modify(channel.fileno(), _EVENTS | (select.POLLOUT if channel.wants_to_send() else 0))
 
     def receive(self, deadline: float | None) -> Iterator[Any]:
-        """Messages from workers, as they come; none if the deadline passes first. Raises if a worker has died."""
+        """Yield messages from workers, as they come; none if the deadline passes first. Raises if a worker has died."""
         if not self.stop.alive:
             raise RuntimeError("the worker processes of this DataLoader iterator have been stopped")
         while True:

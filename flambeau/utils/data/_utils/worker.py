@@ -22,7 +22,7 @@ __all__ = ["EndOfData", "Failure", "Job", "NextEpoch", "WorkerInfo", "get_worker
 
 @dataclass(frozen=True)
 class EndOfData:
-    """A worker's copy of an iterable dataset has ended."""
+    """Message that a worker's copy of an iterable dataset has ended."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Job:
 
 
 def numpy_seed(base_seed: int, worker_id: int) -> np.ndarray:
-    """The integers that seed NumPy's global generator in a worker, apart from what seeds the other two."""
+    """Return the integers that seed NumPy's global generator in a worker, different from the seeds of the other two."""
     entropy = [worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]
     return np.random.SeedSequence(entropy).generate_state(4)
 
@@ -73,7 +73,7 @@ def _prepare(job: Job) -> None:
 
 
 def worker_loop(job: Job, channel: WorkerEnd) -> None:
-    """Runs until the loader closes its end, or is gone."""
+    """Serve tasks until the loader closes its end, or is gone."""
     try:
         _Worker(job, channel).run()
     except (ChannelClosed, KeyboardInterrupt):  # a keyboard interrupt reaches the loader's process as well
