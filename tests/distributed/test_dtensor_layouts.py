@@ -3,11 +3,14 @@ process of a world that is not there (the backend fake); the rest on four ranks.
 
 from __future__ import annotations
 
+import hashlib
+import importlib
 import json
 import random
 from collections.abc import Iterator
 
 import pytest
+from answers import told
 
 import flambeau as torch
 import flambeau.distributed as dist
@@ -75,15 +78,23 @@ def _answer(library, strided, maps, case: tuple) -> str:
 
 
 def test_views_lie_as_in_pytorch() -> None:
-    oracle = pytest.importorskip("torch.distributed.tensor", reason="PyTorch is the judge")
-    from torch.distributed.tensor._ops import _view_ops as theirs
-    from torch.distributed.tensor.placement_types import _StridedShard as their_strided
-
     rng = random.Random(5)
+    cases = [_case(rng) for _ in range(400)]
+
+    def theirs() -> list[str]:
+        library = importlib.import_module("torch.distributed.tensor")
+        maps = importlib.import_module("torch.distributed.tensor._ops._view_ops")
+        strided = importlib.import_module("torch.distributed.tensor.placement_types")._StridedShard
+        return [_digest(_answer(library, strided, maps, case)) for case in cases]
+
     ours = torch.distributed.tensor
-    for _ in range(400):
-        case = _case(rng)
-        assert _answer(ours, _StridedShard, views, case) == _answer(oracle, their_strided, theirs, case), case
+    for case, wanted in zip(cases, told("views", theirs)):
+        found = _answer(ours, _StridedShard, views, case)
+        assert _digest(found) == wanted, (case, found)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def test_dim_maps_say_where_dimensions_come_from() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from answers import judge
+from answers import told
 
 import flambeau
 
@@ -54,9 +55,9 @@ def _library(name: str) -> SimpleNamespace:
     return SimpleNamespace(torch=torch, nn=torch.nn, F=torch.nn.functional, fx=fx)
 
 
-def _both() -> list[SimpleNamespace]:
-    judge("torch")
-    return [_library("flambeau"), _library("torch")]
+def assert_same(what: str, texts: Callable[[SimpleNamespace], Any]) -> None:
+    """Compare what both libraries print."""
+    assert texts(_library("flambeau")) == told(what, lambda: texts(_library("torch")))
 
 
 def _texts(library: SimpleNamespace, program: Any, **options: Any) -> list[str]:
@@ -66,17 +67,16 @@ def _texts(library: SimpleNamespace, program: Any, **options: Any) -> list[str]:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_print_the_same(name: str) -> None:
-    ours, theirs = [_texts(library, eval(FUNCTIONS[name], vars(library))) for library in _both()]
-    assert ours == theirs
+    assert_same(name, lambda library: _texts(library, eval(FUNCTIONS[name], vars(library))))
 
 
 def test_a_network_prints_the_same() -> None:
-    found = []
-    for library in _both():
+    def texts(library: SimpleNamespace) -> list[str]:
         space = dict(vars(library))
         exec(NETWORK, space)
-        found.append(_texts(library, space["Net"]()))
-    assert found[0] == found[1]
+        return _texts(library, space["Net"]())
+
+    assert_same("network", texts)
 
 
 @pytest.mark.parametrize(
@@ -89,17 +89,16 @@ def test_a_network_prints_the_same() -> None:
     ],
 )
 def test_concrete_arguments_print_the_same(program: str, given: Any) -> None:
-    found = []
-    for library in _both():
+    def texts(library: SimpleNamespace) -> list[str]:
         place = library.fx.PH
         concrete = {"d": {"a": place, "b": [place]}} if given == "nested" else given
-        found.append(_texts(library, eval(program, vars(library)), concrete_args=concrete))
-    assert found[0] == found[1]
+        return _texts(library, eval(program, vars(library)), concrete_args=concrete)
+
+    assert_same(program, texts)
 
 
 def test_a_module_of_a_dict_and_types_prints_the_same() -> None:
-    found = []
-    for library in _both():
+    def texts(library: SimpleNamespace) -> list[str]:
         graph = library.fx.Graph()
         x = graph.placeholder("x", type_expr=list[int])
         y = graph.placeholder("y", type_expr=library.torch.Tensor, default_value=None)
@@ -109,8 +108,9 @@ def test_a_module_of_a_dict_and_types_prints_the_same() -> None:
         graph.output((method, [x]), type_expr=tuple[library.torch.Tensor, ...])
         root = {"inner.weight": library.torch.ones(1), "inner.0": library.nn.ReLU()}
         module = library.fx.GraphModule(root, graph)
-        found.append([module.code, str(graph), str(module)])
-    assert found[0] == found[1]
+        return [module.code, str(graph), str(module)]
+
+    assert_same("dict", texts)
 
 
 ERRORS = {
@@ -123,12 +123,12 @@ ERRORS = {
 
 @pytest.mark.parametrize("name", ERRORS)
 def test_errors_are_the_same(name: str) -> None:
-    found = []
-    for library in _both():
+    def refusal(library: SimpleNamespace) -> list[str]:
         with pytest.raises(Exception) as caught:
             library.fx.symbolic_trace(eval(ERRORS[name], vars(library)))
-        found.append((type(caught.value).__name__, str(caught.value)))
-    assert found[0] == found[1]
+        return [type(caught.value).__name__, str(caught.value)]
+
+    assert_same(name, refusal)
 
 
 def test_proxies_cost_nothing_after_tracing() -> None:
