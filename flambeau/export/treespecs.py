@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict, defaultdict, deque
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..utils._pytree import SUPPORTED_NODES, TreeSpec, treespec_leaf
 
@@ -22,6 +22,11 @@ def _plain(spec: TreeSpec) -> dict[str, Any]:
         return {"type": _KEYED[spec.type], "context": json.dumps(list(spec.context)), "children_spec": children}
     if spec.type in (defaultdict, deque):
         raise NotImplementedError(f"writing the nesting of a {spec.type.__name__}")
+    if spec.type is NamedTuple:  # the class is the context
+        raise NotImplementedError(
+            f"No registered serialization name for {spec.context} found. Please update your _register_pytree_node call with a"
+            " `serialized_type_name` kwarg."
+        )
     node = SUPPORTED_NODES[spec.type]
     name = getattr(node, "serialized_type_name", None) or f"{spec.type.__module__}.{spec.type.__qualname__}"
     return {"type": name, "context": json.dumps(spec.context), "children_spec": children}

@@ -65,9 +65,7 @@ def map_aggregate(a: Any, fn: Callable[[Any], Any]) -> Any:
     """
     if isinstance(a, tuple):
         parts = tuple([map_aggregate(x, fn) for x in a])
-        if isinstance(a, NamedResult):
-            return type(a)(parts)
-        return type(a)(*parts) if hasattr(a, "_fields") else parts
+        return type(a)(*parts) if hasattr(a, "_fields") and not isinstance(a, NamedResult) else parts
     if isinstance(a, list):
         return immutable_list([map_aggregate(x, fn) for x in a])
     if isinstance(a, dict):

@@ -569,3 +569,14 @@ def test_dynamic_shapes_are_taken_from_further_inputs_and_from_marked_tensors():
 def test_inputs_called_like_a_function_of_python_keep_their_name_when_taken_apart():
     program = export(nn.Hardswish(), (flambeau.ones(1),)).run_decompositions()
     assert next(iter(program.graph.nodes)).name == "input" == program.graph_signature.user_inputs[0]
+
+
+def test_programs_that_return_results_with_names_cannot_be_written():
+    class Parts(nn.Module):
+        def forward(self, x):
+            return flambeau.frexp(x)
+
+    program = export(Parts(), (flambeau.ones(2),))
+    assert type(program.module()(flambeau.ones(2))).__name__ == "frexp"
+    with pytest.raises(NotImplementedError, match="No registered serialization name for .*return_types.frexp"):
+        save(program, io.BytesIO())

@@ -11,6 +11,8 @@ import pytest
 
 import flambeau as torch
 from flambeau import fx, nn
+from flambeau.fx.experimental.proxy_tensor import make_fx
+from flambeau.utils import _pytree as pytree
 
 
 class Net(nn.Module):
@@ -155,3 +157,12 @@ def test_operator_overloads_can_be_targets() -> None:
     assert "torch.ops.aten.add.Tensor(x, 1)" in module.code
     assert torch.equal(module(torch.ones(2)), torch.full((2,), 2.0))
     assert torch.equal(pickle.loads(pickle.dumps(module))(torch.ones(2)), torch.full((2,), 2.0))
+
+
+def test_results_with_names_are_plain_tuples_in_graphs():
+    x = torch.tensor([[1.0, 5.0], [4.0, 2.0]])
+    for program in (lambda x: x.max(0), lambda x: {"both": torch.frexp(x)}, lambda x: [x.sort(1), x]):
+        graph = make_fx(program)(x)
+        assert "return_types" not in graph.code
+        found, wanted = pytree.tree_leaves(graph(x)), pytree.tree_leaves(program(x))
+        assert len(found) == len(wanted) and all(map(torch.equal, found, wanted))

@@ -199,7 +199,7 @@ def answer(function: Callable[..., Any], args: list, kwargs: dict, library: Any,
                 grads = list(library.autograd.grad(taught, given, outer, allow_unused=True))
             return [[summed(t) for t in results], [g if g is None else summed(g) for g in grads]]
     except Exception as error:
-        return [type(error).__name__, str(error).partition("\n")[0][:160]]
+        return [type(error).__name__.lstrip("_"), str(error).partition("\n")[0][:160]]
 
 
 def _outer(tensor: Any) -> np.ndarray:

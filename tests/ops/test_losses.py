@@ -39,6 +39,19 @@ def test_cross_entropy_refuses_targets_that_are_no_class():
             F.nll_loss(flambeau.zeros(2, 4, 3), flambeau.tensor([[0, 0, 0], [0, bad, 0]]))
 
 
+@pytest.mark.parametrize("shape, form", [((2, 4), "nll_loss_forward"), ((2, 4, 3, 3), "nll_loss2d_forward")])
+def test_weights_of_classes_have_no_gradient_and_may_not_ask_for_one(shape, form):
+    scores, weight = flambeau.zeros(shape), flambeau.ones(4, requires_grad=True)
+    target = flambeau.zeros(shape[:1] + shape[2:], dtype=flambeau.int64)
+    for loss in (F.nll_loss, F.cross_entropy):
+        with pytest.raises(RuntimeError, match=f"'{form}' is not differentiable with respect to argument 'weight'"):
+            loss(scores, target, weight)
+        with flambeau.no_grad():
+            assert not loss(scores, target, weight).requires_grad
+    probabilities = flambeau.full(shape, 0.25)
+    assert F.cross_entropy(scores, probabilities, weight).requires_grad  # these have one
+
+
 def test_indices_outside_the_table_are_refused():
     weight = flambeau.ones(5, 3)
     for bad in (-1, 5, 10**15):

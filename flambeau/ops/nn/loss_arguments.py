@@ -9,6 +9,7 @@ from typing import Any
 
 from ...core import dtype as dt
 from ...core.dtype import opmath
+from ...core.graph import grad_mode
 from ...core.tensor import Tensor
 from ..machinery.arguments import as_int
 from ..machinery.declare import composite
@@ -110,6 +111,11 @@ def check_classes(name: str, input: Tensor, target: Tensor, weight: Any, wide: b
         raise RuntimeError(f"expected target dtype to be Long or Byte, but got {target.dtype.scalar_type}")
     if weight is None:
         return
+    if weight.requires_grad and grad_mode.enabled:
+        raise RuntimeError(
+            f"The function '{name}{'2d' * (len(shape) > 2)}_forward' is not differentiable with respect to argument 'weight'. This input"
+            " cannot have requires_grad True."
+        )
     n = shape[min(1, len(shape) - 1)]
     if len(weight.shape) != 1 or weight.shape[0] != n:
         raise RuntimeError(

@@ -1,0 +1,31 @@
+"""Traces of one call of each operator: they give PyTorch's results, also when they have been written and read again."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+import flambeau
+from tests.ops.database_calls import call, names
+
+from .oracle import quiet
+
+# Refused by name, because operators of our own compute them; embedding_bag's sample has its arguments in the order of former versions.
+# gradient: a list of numbers is a list of floats in a file, which the schema does not take.
+WITHOUT_FORM = (
+    "nn.functional.max_unpool", "nn.functional.fractional_max_pool", "lu", "cdist", "gradient", "nn.functional.upsample_",
+    "nn.functional.embedding_bag",
+)  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", [name for name in names() if not name.startswith(WITHOUT_FORM)][::2])
+def test_traces(name: str) -> None:
+    made = call(name)
+    trace = quiet(flambeau.jit.trace, made, made.tensors, check_trace=False)
+    assert not (problem := made.differs(trace)), problem
+    file = io.BytesIO()
+    flambeau.jit.save(trace, file)
+    file.seek(0)
+    assert not (problem := made.differs(flambeau.jit.load(file))), problem
