@@ -27,7 +27,7 @@ bind()
 
 
 def __getattr__(name: str) -> Any:
-    """forward_ad and profiler are imported when first used."""
+    """Import forward_ad, profiler and the like on first use."""
     if name in _HOMES:
         return getattr(submodule(__name__, _HOMES[name]), name)
     return submodule(__name__, name)

@@ -24,7 +24,7 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _described(out: Any) -> tuple[Any, ...] | None:
-    """(shape, dtype, device) of an output, a tensor or an edge of the graph; None where the edge's node does not know."""
+    """Return (shape, dtype, device) of an output, a tensor or an edge of the graph; None if the edge's node does not know them."""
     if isinstance(out, GradientEdge):
         if not isinstance(out.node, AccumulateGrad):
             return out.node.output_info and out.node.output_info[out.output_nr]
@@ -43,7 +43,7 @@ def _without_names(g: Any) -> Tensor:
 
 
 def _starting_gradients(outputs: list[Any], gradients: list[Any]) -> list[Tensor]:
-    """Ones for scalar outputs; what is given must fit in shape and dtype."""
+    """Return the gradients to start from: ones for scalar outputs, given ones after checking shape and dtype."""
     result: list[Tensor] = []
     for i, (out, g) in enumerate(zip(outputs, gradients)):
         known = _described(out)
@@ -138,8 +138,8 @@ def grad(
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> Any:
-    """The gradients of `outputs` with respect to `inputs`, returned instead of accumulated: a tuple, or for a dict of inputs
-    a dict with the same keys."""
+    """Return the gradients of `outputs` with respect to `inputs` instead of accumulating them: a tuple, or for a dict of inputs a dict with
+    the same keys."""
     if isinstance(inputs, dict):
         named = _inputs_list(inputs, "grad")
         if not named:
@@ -209,7 +209,7 @@ def _batched_grad(
 
 
 def vmap_of(function: Callable[..., Any], batches: list[Any]) -> Any:
-    """`func.vmap`, which is loaded when first used: it sits above this layer and brings the batching rules with it."""
+    """Apply `func.vmap`, which is imported on first use: it is in a higher layer and brings the batching rules with it."""
     return submodule(__package__.rpartition(".")[0], "func").vmap(function)(*batches)
 
 
@@ -266,13 +266,13 @@ def retain_grad(self: Tensor) -> None:
 
 
 def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
-    """Switch recording of this leaf on or off."""
+    """Switch recording for this leaf on or off."""
     self.requires_grad = requires_grad
     return self
 
 
 def detach_(self: Tensor) -> Tensor:
-    """Cut this tensor off from the graph that made it."""
+    """Detach this tensor from the graph that made it, in place."""
     if self._base is not None:
         raise RuntimeError(
             "Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel (DDP) for training,"
@@ -292,7 +292,7 @@ def is_inference(self: Tensor) -> bool:
 
 
 def _retains_grad(self: Tensor) -> bool:
-    """Return whether the gradient of a tensor that is no leaf is kept, too."""
+    """Return whether the gradient of this tensor, which is no leaf, is kept, too."""
     return self._autograd is not None and self._autograd.retains_grad
 
 

@@ -1,7 +1,7 @@
-"""Tensors that carry a tangent, for forward-mode derivatives: which level is open, and who carries what.
+"""Tensors that carry a tangent, for forward-mode derivatives: the open level, and the tangents of tensors.
 
-A tangent is laid out like its tensor, and the tangent of a view is the same view of the tangent: what is written through one
-is seen through the other, as with the tensors themselves."""
+A tangent has the layout of its tensor, and the tangent of a view is the same view of the tangent: a change through one is visible through the
+other, as with the tensors themselves."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _held(x: Tensor) -> Tensor | None:
 
 
 def tangent_of(x: Tensor) -> Tensor | None:
-    """The tangent that x carries at the open level. A view has that of its base, if that was given one later."""
+    """Return the tangent that x carries at the open level, or None. A view takes that of its base, if the base got one later."""
     if not open_levels:
         return None
     if "_tangent" not in x.__dict__ and x._base is not None and _can_carry(x):
@@ -52,7 +52,7 @@ def _can_carry(x: Tensor) -> bool:
 
 
 def carry(x: Tensor, tangent: Tensor | None) -> Any:
-    """Set the tangent that x carries, or None, whatever its base carries."""
+    """Set the tangent that x carries, or None, independently of its base."""
     level = open_levels[-1]
     x.__dict__["_tangent"] = (level, tangent)
     level.carriers.append(weakref.ref(x))
@@ -60,21 +60,21 @@ def carry(x: Tensor, tangent: Tensor | None) -> Any:
 
 
 def _part(whole: Tensor, base: Tensor, view: Tensor) -> Tensor:
-    """The part of base's tangent that belongs to a view of base."""
+    """Return the part of base's tangent that belongs to a view of base."""
     scale = base.dtype.itemsize / view.dtype.itemsize  # a real view of a complex base counts in halves
     offset = view._offset - int(base._offset * scale) + int(whole._offset * scale)
     return view_through(whole, view.shape, view._strides, offset, view.dtype)
 
 
 def laid_out_like(tangent: Tensor, x: Tensor) -> Tensor:
-    """The tangent with x's strides: itself, if it has them."""
+    """Return the tangent with x's strides: itself, if it has them."""
     if tangent._strides == x._strides or tangent.is_sparse or x.numel() < 2:
         return tangent
     return x.detach().new_empty_strided(x.shape, x._strides).copy_(tangent)
 
 
 def give(x: Tensor, tangent: Tensor) -> None:
-    """Set the tangent of x, which was changed in place, seen through all views of x."""
+    """Set the tangent of x, which was changed in place, so that all views of x see it."""
     held = tangent_of(x)
     if held is not None:
         held.copy_(tangent)
@@ -89,7 +89,7 @@ def give(x: Tensor, tangent: Tensor) -> None:
 
 @contextmanager
 def levels_closed() -> Iterator[None]:
-    """Context manager within which no tangents are computed."""
+    """Context manager: compute no tangents inside."""
     closed = [level for level in open_levels if level in modes.own.stack]
     for level in closed:
         level.__exit__()

@@ -21,7 +21,7 @@ from ..core.tensor import Tensor, contiguous_strides
 
 
 def dependencies(roots: list[Node]) -> tuple[dict[Node, int], list[Node]]:
-    """The number of gradients that each reachable node waits for, and all reachable nodes."""
+    """Return the number of gradients that each reachable node waits for, and all reachable nodes."""
     counts: dict[Node, int] = dict.fromkeys(roots, 0)
     order = list(counts)
     for node in order:  # grows while it is walked
@@ -37,8 +37,8 @@ def dependencies(roots: list[Node]) -> tuple[dict[Node, int], list[Node]]:
 
 
 def leading_to(nodes: list[Node], wanted: set[Node]) -> set[Node]:
-    """Nodes from which a wanted node can be reached. Children are older than their users, except accumulators, so one
-    pass from the oldest node on is enough."""
+    """Return the nodes from which a wanted node can be reached. Children are older than their users, except accumulators, so one pass from
+    the oldest node on is enough."""
     useful = set(wanted)
     for node in sorted(nodes, key=lambda n: -1 if isinstance(n, AccumulateGrad) else n.sequence):
         if any(e is not None and e[0] in useful for e in node.edges):
@@ -56,8 +56,8 @@ running = _Running()
 
 
 class Pass:
-    """A run of the engine. With `captures` only paths to the captured gradients run, and those are returned; leaves
-    that are reached accumulate theirs if it `accumulates`."""
+    """A run of the engine. With `captures` only paths to the captured gradients run, and those are returned; leaves that are reached
+    accumulate theirs if `accumulates` is set."""
 
     def __init__(
         self,
@@ -78,7 +78,8 @@ class Pass:
 
     @property
     def outermost(self) -> Pass:
-        """Return this pass, or the outermost one in whose backward it runs. (Not a field: a pass that held itself would keep its graph.)"""
+        """Return this pass, or the outermost one in whose backward it runs. (Not a field: a pass that refers to itself would keep its graph
+        alive.)"""
         return self.around or self
 
     def run(self, roots: list[tuple[Node, int, Tensor]], wanted: set[Node] | None) -> list[Any]:
@@ -184,7 +185,7 @@ def add_gradient(buffers: dict[Node, list[Any]], node: Node, output_nr: int, gra
 
 
 def in_dtype_of(edge: tuple[Node, int], gradient: Tensor) -> Tensor:
-    """The gradient in the dtype of the tensor it belongs to, where the node knows that."""
+    """Return the gradient in the dtype of its tensor, if the node knows that."""
     node, output_nr = edge
     if isinstance(node, AccumulateGrad):
         wanted = node.variable.dtype
@@ -196,8 +197,8 @@ def in_dtype_of(edge: tuple[Node, int], gradient: Tensor) -> Tensor:
 
 
 class LinearPass(Pass):
-    """A pass whose results will be differentiated with respect to the gradients it starts from (forward mode). Where a
-    derivative rule cannot be differentiated that would be silently zero: it is an error instead."""
+    """A pass whose results will be differentiated with respect to the gradients it starts from (forward mode). If a derivative rule cannot be
+    differentiated, that would be silently zero: it is an error instead."""
 
     def evaluate(self, node: Node, incoming: list[Any], useful: set[Node] | None) -> tuple[Any, ...] | None:
         outgoing = node.linear(incoming)
@@ -215,7 +216,7 @@ class LinearPass(Pass):
 
 
 def run_tensor_hooks(node: Node, incoming: list[Any]) -> None:
-    """Run the hooks of the tensors that a node produced, then store retained gradients: before the node runs, and where it does not."""
+    """Run the hooks of a node's output tensors, then store retained gradients: before the node runs, and even if it does not run."""
     for hook in list((node.prehooks or {}).values()):
         if isinstance(hook, TensorHook):
             g = incoming[hook.output_nr] if hook.output_nr < len(incoming) else None
@@ -270,8 +271,7 @@ def run_posthooks(node: Node, outgoing: tuple[Any, ...], incoming: list[Any]) ->
 
 
 def apply_watched(node: Node, incoming: list[Any], wanted: tuple[bool, ...] | None) -> tuple[Any, ...]:
-    """Call `node.apply` (or `apply_some`) and notify an observer; with anomaly detection an error is preceded by the forward call that
-    led to it."""
+    """Call `node.apply` (or `apply_some`) and notify an observer; anomaly detection shows the forward call before an error."""
     before, grad_mode.evaluating = grad_mode.evaluating, node
     observer = modes.observing()
     event = None if observer is None else observer.begin(node.name(), modes.BACKWARD, node.sequence)
@@ -304,13 +304,13 @@ def evaluate_observed(
 
 
 def apply_one_by_one(node: Node, incoming: list[Any]) -> tuple[Any, ...]:
-    """Under vmap, a node that reads the memory of its gradients gets one element of the batch at a time."""
+    """Apply a node to one element of the batch at a time: under vmap, for a node that reads the memory of its gradients."""
     level = max((g._level for g in incoming if isinstance(g, BatchedTensor)), key=lambda one: one.depth)
     return level.joined([node.apply(level.element(incoming, i)) for i in range(level.size)], node.name())
 
 
 def show_forward_call(node: Node) -> None:
-    """Warn with the line that recorded the node, then with those that led to nodes in whose backward it was recorded."""
+    """Warn with the line that recorded the node, then with those of the nodes in whose backward it was recorded."""
     trace = node.trace
     if trace is None:
         missing = (
@@ -330,7 +330,7 @@ def show_forward_call(node: Node) -> None:
 
 
 def _say(text: str) -> None:
-    """Warn; where warnings are errors, this one must not hide the error that it explains."""
+    """Warn; if warnings are errors, print instead, so that the error being explained is not hidden."""
     try:
         warnings.warn(text, UserWarning, stacklevel=3)
     except UserWarning as problem:
@@ -373,14 +373,14 @@ def accumulate(node: AccumulateGrad, incoming: list[Any], create_graph: bool) ->
 
 
 def recorded_copy(gradient: Tensor, variable: Tensor) -> Tensor:
-    """A gradient that is part of a graph, laid out like the leaf: later passes may add to it."""
+    """Return a copy of a gradient that is part of a graph, with the leaf's layout: later passes may add to it."""
     if gradient.is_sparse or not is_non_overlapping_and_dense(variable.shape, variable._strides):
         return gradient.clone()
     return gradient.new_empty_strided(variable.shape, variable._strides).copy_(gradient)
 
 
 def add_out_of_place(meta: Any, gradient: Tensor, create_graph: bool) -> None:
-    """A new tensor for the sum: it belongs to the graph, or a dense gradient meets a sparse one."""
+    """Add a gradient into a new tensor: the sum belongs to the graph, or a dense gradient is added to a sparse one."""
     before, grad_mode.enabled = grad_mode.enabled, create_graph
     try:
         if meta.grad.is_sparse and not gradient.is_sparse:
@@ -394,7 +394,7 @@ def add_out_of_place(meta: Any, gradient: Tensor, create_graph: bool) -> None:
 
 
 def take_over_sparse(holder: list[Any]) -> Tensor:
-    """Return a sparse gradient for a leaf, without copying index and values that only it holds. It is marked uncoalesced, as in PyTorch."""
+    """Return a sparse gradient for a leaf, without copying index and values that it alone holds. It is marked uncoalesced, as in PyTorch."""
     g = holder[0]
     own = all(p._contig and p._base is None and sys.getrefcount(p._storage) <= 2 for p in g._parts())
     if isinstance(g, SparseCoo) and own and sys.getrefcount(g) <= 3:
@@ -431,8 +431,8 @@ def run_backward(
     accumulate_grad: bool = True,
     kind: Callable[..., Pass] = Pass,
 ) -> list[Any]:
-    """Start a pass at `outputs`. With `inputs`, only paths to them run, and either their gradients are returned or
-    (accumulate_grad) added to their `.grad`."""
+    """Start a pass at `outputs`. With `inputs`, only paths to them run, and their gradients are returned or (accumulate_grad) added to their
+    `.grad`."""
     roots = []
     for i, (t, g) in enumerate(zip(outputs, gradients)):
         edge = gradient_edge(t)

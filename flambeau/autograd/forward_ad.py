@@ -6,9 +6,9 @@
 ...     fwAD.unpack_dual(y).tangent
 tensor(2.)
 
-An open level is a mode: it sees every operator call. The tangent of a result follows from the operator's declared derivative:
-a vector times the Jacobian is linear in the vector, so the derivative of that product is the Jacobian, which is multiplied
-with the tangents of the operands. So every operator that can be differentiated twice has a forward derivative, too."""
+An open level is a mode that intercepts every operator call. The tangent of a result follows from the operator's declared derivative: a vector
+times the Jacobian is linear in the vector, so the derivative of that product is the Jacobian, which is multiplied with the tangents of the
+operands. So every operator that can be differentiated twice has a forward derivative, too."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from .grad_mode import enable_grad
 
 
 class UnpackedDualTensor(NamedTuple):
-    """The result of `unpack_dual`; the tangent is None for a tensor that carries none."""
+    """The result of `unpack_dual`; the tangent is None for a tensor without one."""
 
     primal: Tensor
     tangent: Tensor | None
 
 
 class _Level(DualLevel):
-    """Sees every operator call while it is open."""
+    """Mode that intercepts every operator call while the level is open."""
 
     def handle(self, op: Any, function: AnyFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         given = _tensors((args, tuple(kwargs.values())))
@@ -68,7 +68,7 @@ def _replaced(tree: Any, new: dict[int, Tensor]) -> Any:
 
 
 def _push(function: AnyFunction, args: tuple[Any, ...], kwargs: dict[str, Any], duals: list[Tensor]) -> Any:
-    """Call the operator, and give its results their tangents."""
+    """Call the operator, and set the tangents of its results."""
     records = grad_mode.enabled and any(x.requires_grad for x in _tensors((args, tuple(kwargs.values()))))
     with enable_grad():
         starts = {id(x): x.view_as(x) if records and x.requires_grad else _leaf(x) for x in duals}
@@ -148,7 +148,7 @@ def enter_dual_level() -> int:
 
 @uninterrupted
 def exit_dual_level(*, level: int | None = None) -> None:
-    """Close the level: tensors carry tangents no longer."""
+    """Close the level: tensors lose their tangents."""
     if not open_levels:
         raise RuntimeError("Dual level must be a positive number.")
     if level not in (None, 0):
@@ -162,7 +162,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
 
 
 class dual_level:  # noqa: N801  PyTorch's name
-    """Context manager inside which tensors may carry tangents."""
+    """Context manager: tensors may carry tangents inside."""
 
     def __enter__(self) -> int:
         return enter_dual_level()
@@ -173,7 +173,7 @@ class dual_level:  # noqa: N801  PyTorch's name
 
 
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
-    """A view of `tensor` that carries `tangent`."""
+    """Return a view of `tensor` that carries `tangent`."""
     if not open_levels:
         raise RuntimeError(
             "Trying to create a dual Tensor for forward AD but no level exists, make sure to enter_dual_level() first."
@@ -197,7 +197,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
 
 
 def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
-    """(the tensor without its tangent, the tangent or None)."""
+    """Return (the tensor without its tangent, the tangent or None)."""
     tangent = tangent_of(tensor)
     if tangent is None:
         return UnpackedDualTensor(tensor, None)
@@ -213,7 +213,7 @@ __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_le
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """`_current_level` is how programs written for PyTorch ask whether a level is open: its number, or -1."""
+        """Return `_current_level`, by which programs written for PyTorch test whether a level is open: its number, or -1."""
         if name == "_current_level":
             return len(open_levels) - 1
         raise no_attribute(__name__, name)

@@ -55,7 +55,7 @@ class FunctionCtx:
         self._non_differentiable = tensors
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Set whether backward sees zeros (True) or None for outputs that got no gradient."""
+        """Set whether backward gets zeros (True) or None for outputs without a gradient."""
         self.materialize_grads = value
 
     @property
@@ -234,7 +234,7 @@ class Function:
 
     @classmethod
     def _call(cls, ctx: FunctionCtx, args: Values) -> Any:
-        """Run forward, and record the call where a gradient flows."""
+        """Run forward, and record the call if a gradient flows."""
         positions = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
         recording = grad_mode.enabled and any(ctx.needs_input_grad)
@@ -300,7 +300,7 @@ class Function:
 
 
 def _reverse_rule(cls: Any) -> Callable[..., Any]:
-    """backward, or vjp, which is another name for it."""
+    """Return `backward`, or `vjp`, which is another name for it."""
     if cls.vjp is Function.vjp:
         return cls.backward
     if cls.backward is not Function.backward:
@@ -314,7 +314,7 @@ _signature = functools.lru_cache(maxsize=1024)(inspect.signature)
 
 
 def _positional(cls: Any, args: Values, kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """The arguments of forward in order, with its defaults."""
+    """Return the arguments of forward in order, with its defaults."""
     split = cls.setup_context is not Function.setup_context
     given = args if split else (None, *args)
     signature = _signature(cls.forward)
@@ -328,7 +328,7 @@ def _positional(cls: Any, args: Values, kwargs: dict[str, Any]) -> tuple[Any, ..
 
 
 def _check_dirty(ctx: FunctionCtx, args: Values, result: Any) -> None:
-    """Check that what mark_dirty was given are inputs that forward returns."""
+    """Check that the tensors given to mark_dirty are inputs that forward returns."""
     outputs = result if isinstance(result, (tuple, list)) else (result,)
     for t in ctx._dirty:
         is_input = any(t is a for a in args)
@@ -358,7 +358,7 @@ def _check_dirty(ctx: FunctionCtx, args: Values, result: Any) -> None:
 
 
 def _mark_as_view(out: Tensor, of: Tensor) -> None:
-    """The output of a Function shares memory with an input: changing either in place would bypass the Function's backward."""
+    """Mark an output of a Function that shares memory with an input: changing either in place would bypass the Function's backward."""
     out._base = of if of._base is None else of._base
     meta = out._ensure_autograd()
     meta.creation, meta.view_version = "custom", out._storage.version
@@ -372,14 +372,14 @@ class InplaceFunction(Function):
 
 
 class VmapInfo(NamedTuple):
-    """Facts about the batch that the vmap method of a Function is given."""
+    """Facts about the batch that a Function's vmap method gets."""
 
     batch_size: int
     randomness: str
 
 
 def _apply_batched(cls: Any, args: Values) -> Any:
-    """A Function inside vmap: its own vmap method if it has one, else (generate_vmap_rule) one element at a time."""
+    """Apply a Function inside vmap: by its own vmap method if it has one, else (generate_vmap_rule) one element at a time."""
     level = max((a._level for a in args if isinstance(a, BatchedTensor)), key=lambda one: one.depth)
     rule = None if cls.vmap is Function.vmap else cls.vmap
     if rule is None and not cls.generate_vmap_rule:
@@ -416,7 +416,7 @@ def by_vmap_rule(rule: Callable[..., Any], level: Any, args: Values, kwargs: Any
 
 
 def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator of backward: its result cannot be differentiated again."""
+    """Decorator for backward: its result cannot be differentiated again."""
 
     def wrapper(ctx: Any, *grads: Any) -> Any:
         result = unrecorded(fn, ctx, *grads)

@@ -1,4 +1,4 @@
-"""Functions in forward mode: tangents of the results come from the user's own `jvp`."""
+"""Functions in forward mode: tangents of the results are computed by the user's own `jvp`."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def _pushed(cls: Any, ctx: Any, tangents: list[Any]) -> list[Any]:
 
 
 class Transposed(Node):
-    """The product of gradients with the Jacobian of a Function that has a jvp. Only its derivative with respect to the
-    gradients is ever asked for: the Jacobian times tangents, which is what jvp computes. So its value is left at zero."""
+    """The product of gradients with the Jacobian of a Function that has a jvp. Only its derivative with respect to the gradients is needed:
+    the Jacobian times tangents, which jvp computes. So its value is left at zero."""
 
     def __init__(self, of: Any, grads: list[Any]):
         super().__init__(of.label, tuple(gradient_edge(g) if g is not None else None for g in grads))
@@ -78,7 +78,7 @@ class Transposed(Node):
 
 
 def _zeros(argument: Any, tangent: Tensor | None) -> Tensor | None:
-    """The tangent that jvp sees of a tensor that carries none."""
+    """Return the tangent that jvp gets for a tensor, zeros for one that carries none."""
     if tangent is not None or not _is_differentiable(argument):
         return tangent
     return argument.detach().new_zeros(argument.shape)

@@ -1,7 +1,7 @@
 """Derivatives of functions as functions: vjp, jvp, jacobian, hessian, vhp, hvp.
 
-Inputs and outputs are a tensor or a tuple of tensors, and results are nested the same way. Everything is made of reverse passes:
-`jvp` differentiates the vector-Jacobian product with respect to its vector.
+Inputs and outputs are a tensor or a tuple of tensors, and results are nested the same way. Everything is computed by reverse passes: `jvp`
+differentiates the vector-Jacobian product with respect to its vector.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Tensors = tuple[Tensor, ...]
 
 
 def _as_tuple(given: Any, argument: str, function: str) -> tuple[Tensors, bool]:
-    """The tensors, and whether they came as a tuple."""
+    """Return the tensors as a tuple, and whether they were given as one."""
     if isinstance(given, Tensor):
         return (given,), False
     if not isinstance(given, tuple):
@@ -34,7 +34,7 @@ def _as_tuple(given: Any, argument: str, function: str) -> tuple[Tensors, bool]:
 
 
 def _prepared(inputs: Tensors, create_graph: bool) -> Tensors:
-    """Inputs to differentiate with respect to: joined to the caller's graph only if derivatives are to be differentiated."""
+    """Return inputs to differentiate with respect to: joined to the caller's graph only if derivatives are to be differentiated."""
     return tuple(t.view_as(t) if create_graph and t.requires_grad else t.detach().requires_grad_() for t in inputs)
 
 
@@ -97,7 +97,7 @@ def _require_gradients(results: Tensors, complaint: str) -> None:
 def _gradients(
     outputs: Tensors, inputs: Tensors, seeds: Any, create_graph: bool, strict: Complaints | None, first: int = 0
 ) -> Tensors:
-    """Run one reverse pass; inputs that play no part have zero derivatives (an error if `strict`)."""
+    """Run one reverse pass; unused inputs have zero derivatives (an error if `strict`)."""
     pairs = [(o, s) for o, s in zip(outputs, seeds) if o.requires_grad]
     if strict is not None:
         _require_gradients(outputs, strict[0])
@@ -118,7 +118,7 @@ def _evaluate(func: AnyFunction, inputs: Tensors, function: str) -> tuple[Tensor
 
 
 def vjp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, ...]:  # fmt: skip
-    """(func(inputs), the vector `v` times the Jacobian).
+    """Return (func(inputs), the vector `v` times the Jacobian).
 
     >>> vjp(lambda x: x * x, tensor([1.0, 2.0]), ones(2))[1]
     tensor([2., 4.])
@@ -135,7 +135,7 @@ def vjp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
 
 
 def jvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, ...]:  # fmt: skip
-    """(func(inputs), the Jacobian times the vector `v`)."""
+    """Return (func(inputs), the Jacobian times the vector `v`)."""
     given, is_tuple = _as_tuple(inputs, "inputs", "jvp")
     with enable_grad():
         points = _prepared(given, create_graph)
@@ -150,7 +150,7 @@ def jvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
 def _forward(
     outputs: Tensors, points: Tensors, vectors: Tensors, create_graph: bool, strict: Complaints | None
 ) -> Tensors:
-    """Jacobian times vectors: the vector-Jacobian product is linear in its vector, so its derivative is the Jacobian."""
+    """Return the Jacobian times vectors: the vector-Jacobian product is linear in its vector, so its derivative is the Jacobian."""
     seeds = tuple(o.new_ones(o.shape).requires_grad_() for o in outputs)
     backward = _gradients(outputs, points, seeds, True, strict)
     return _gradients(backward, seeds, vectors, create_graph, None)
@@ -164,7 +164,7 @@ def jacobian(
     vectorize: bool = False,
     strategy: str = "reverse-mode",
 ) -> Any:
-    """All first derivatives: for each output and input a tensor of shape (*output.shape, *input.shape).
+    """Return all first derivatives: for each output and input a tensor of shape (*output.shape, *input.shape).
 
     One reverse pass per element of the outputs, or with strategy="forward-mode" one product per element of the inputs; with
     `vectorize` all of them at once.
@@ -230,7 +230,7 @@ def _rows(outputs: Tensors, points: Tensors, create_graph: bool, strict: Complai
 
 
 def _products_at_once(out: Tensor, points: Tensors, create_graph: bool) -> tuple[Any, ...]:
-    """The derivatives of all elements of `out`, (*out.shape, *point.shape) for each point."""
+    """Return the derivatives of all elements of `out`, (*out.shape, *point.shape) for each point."""
     n = out.numel()
     found: tuple[Any, ...] = (None,) * len(points)
     if out.requires_grad and n:
@@ -292,12 +292,12 @@ def _scalar(func: AnyFunction, points: Tensors, function: str) -> tuple[Tensors,
 
 
 def vhp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, ...]:  # fmt: skip
-    """(func(inputs), the vector `v` times the Hessian)."""
+    """Return (func(inputs), the vector `v` times the Hessian)."""
     return _hessian_product("vhp", _gradients, func, inputs, v, create_graph, strict)
 
 
 def hvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, ...]:  # fmt: skip
-    """(func(inputs), the Hessian times the vector `v`). The Hessian is symmetric where it is continuous; this does not rely on it."""
+    """Return (func(inputs), the Hessian times the vector `v`). Symmetry of the Hessian is not assumed."""
     return _hessian_product("hvp", _forward, func, inputs, v, create_graph, strict)
 
 

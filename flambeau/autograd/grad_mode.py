@@ -48,7 +48,7 @@ class _DecoratorContextManager:
         return cast(Function, wrapped)
 
     def _wrap_generator(self, function: Any) -> Any:
-        """The mode holds while the generator's own code runs, not while its consumer does."""
+        """Wrap a generator function: the mode is on while the generator's own code runs, not while its consumer does."""
 
         @functools.wraps(function)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -76,7 +76,7 @@ class _DecoratorContextManager:
 
 
 class _Switch(_DecoratorContextManager):
-    """A context manager that sets what autograd does."""
+    """Base of context managers that set an autograd switch."""
 
     def _enter(self) -> None:
         raise NotImplementedError
@@ -91,7 +91,7 @@ class _Switch(_DecoratorContextManager):
 
 
 class _NoArguments(_Switch):
-    """Usable as @no_grad and @no_grad()."""
+    """Base of context managers that are usable as @no_grad and @no_grad()."""
 
     @overload
     def __new__(cls) -> _NoArguments: ...
@@ -106,7 +106,7 @@ class _NoArguments(_Switch):
 
 
 class no_grad(_NoArguments):
-    """Operations inside record nothing.
+    """Context manager or decorator: operations inside are not recorded.
 
     >>> x = flambeau.ones(2, requires_grad=True)
     >>> with flambeau.no_grad():
@@ -120,14 +120,14 @@ class no_grad(_NoArguments):
 
 
 class enable_grad(_NoArguments):
-    """Operations inside record, whatever the surrounding mode is."""
+    """Context manager or decorator: operations inside are recorded, whatever the surrounding mode is."""
 
     def _enter(self) -> None:
         grad_mode.enabled = True
 
 
 class set_grad_enabled(_Switch):
-    """Recording on or off: at once as a function, restored at the end as a context manager."""
+    """Switch recording on or off: at once as a function, restored on exit as a context manager."""
 
     def __init__(self, mode: bool) -> None:
         self.value = bool(mode)
@@ -147,7 +147,7 @@ class set_grad_enabled(_Switch):
 
 
 class inference_mode(_Switch):
-    """Context manager: as `no_grad`, and results can never take part in autograd."""
+    """Context manager: like `no_grad`, and results can never take part in autograd."""
 
     def __new__(cls, mode: Any = True) -> Any:
         self = object.__new__(cls)
@@ -207,12 +207,12 @@ class set_multithreading_enabled(_Switch):
 
 
 def is_multithreading_enabled() -> bool:
-    """The value that `set_multithreading_enabled` has set."""
+    """Return the value set by `set_multithreading_enabled`."""
     return grad_mode.multithreading
 
 
 class set_detect_anomaly:
-    """Check gradients for NaN and remember the forward line of every operation. A function and a context manager."""
+    """Switch anomaly detection: check gradients for NaN and store the forward line of every operation. A function and a context manager."""
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
         self.before = (_state.anomaly, _state.anomaly_check_nan)
@@ -227,7 +227,7 @@ class set_detect_anomaly:
 
 
 class detect_anomaly(set_detect_anomaly):
-    """Errors in the backward pass name the user's own forward line."""
+    """Context manager: errors in the backward pass name the user's own forward line."""
 
     def __init__(self, check_nan: bool = True) -> None:
         self.before, self.check_nan = (grad_mode.anomaly, grad_mode.anomaly_check_nan), check_nan

@@ -59,8 +59,7 @@ def gradcheck(
 ) -> bool:
     """Return whether the derivatives autograd computes agree with central differences (use float64 inputs).
 
-    With `fast_mode` along one random direction only. Sparse inputs are moved where they store values if `masked`, else
-    everywhere."""
+    With `fast_mode` only along one random direction. Sparse inputs are varied at their stored values if `masked`, else everywhere."""
     if not check_forward_ad and not check_backward_ad:
         raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")
     if check_batched_forward_grad:
@@ -129,7 +128,7 @@ def _check(func: AnyFunction, args: tuple[Any, ...], settings: Settings) -> None
 
 
 def _check_constant(func: AnyFunction, points: list[Point], outputs: Any, settings: Settings) -> None:
-    """Outputs that autograd does not follow must not move with the inputs."""
+    """Check that outputs which autograd does not follow do not change with the inputs."""
 
     def choose(outputs: Any) -> list[Tensor]:
         return [t for t in tensors_in(outputs) if is_floating(t)]
@@ -220,7 +219,7 @@ def _compare_product(
 
 
 def _random(count: int, is_complex: bool, seed: int) -> np.ndarray:
-    """A direction whose elements are of like size, so that no entry of the Jacobian goes unnoticed."""
+    """Return a random direction whose elements are of similar size, so that every entry of the Jacobian counts."""
     generator = np.random.RandomState(seed)
     values = 0.5 + generator.random_sample(count)
     values = values + 1j * (0.5 + generator.random_sample(count)) if is_complex else values
@@ -228,7 +227,7 @@ def _random(count: int, is_complex: bool, seed: int) -> np.ndarray:
 
 
 def _check_linear(outputs: list[Tensor], point: Point) -> None:
-    """Check that the gradients of zero gradients are zero, and laid out as the input is."""
+    """Check that the gradients of zero gradients are zero, and have the layout of the input."""
     zeros = [jac.tensor_like(np.zeros(out.numel()), out) for out in outputs]
     (g,) = grad(outputs, point.tensor, zeros, retain_graph=True, allow_unused=True)
     x = point.tensor
@@ -278,7 +277,7 @@ def _same(at_once: tuple[Any, ...], one_by_one: list[tuple[Any, ...]]) -> bool:
 
 
 def _check_undefined(func: AnyFunction, points: list[Point], args: tuple[Any, ...]) -> None:
-    """Outputs without a gradient, all or one of them, must not disturb the backward pass."""
+    """Check that outputs without a gradient, all or one of them, do not disturb the backward pass."""
     inputs = [point.tensor for point in points]
     count = len(differentiable(func(*args)))
     for missing in [tuple(range(count)), *((i,) for i in range(count) if count > 1)]:
@@ -351,7 +350,7 @@ def gradgradcheck(
     fast_mode: bool = False,
     masked: bool = False,
 ) -> bool:
-    """gradcheck of the gradient function itself."""
+    """Check the derivatives of the gradient function itself, as `gradcheck` does."""
     if check_fwd_over_rev or not check_rev_over_rev:
         raise NotImplementedError("gradgradcheck: tangents are not pushed through a backward pass (check_fwd_over_rev)")
     args = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
@@ -373,7 +372,7 @@ def gradgradcheck(
 
 
 def _seeds(func: AnyFunction, args: tuple[Any, ...], with_gaps: bool) -> list[Tensor]:
-    """Random gradients of the outputs; `with_gaps`: every second element of larger tensors."""
+    """Return random gradients of the outputs; `with_gaps`: every second element of larger tensors."""
     generator = np.random.RandomState(0)
     seeds = []
     for out in differentiable(func(*args)):

@@ -1,4 +1,4 @@
-"""The values kept for the backward pass, and how: hooks that pack and unpack saved tensors."""
+"""Hooks on tensors saved for the backward pass and on gradients of several tensors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _refusal = _Refusal()
 
 
 class saved_tensors_hooks:
-    """Context manager within which every tensor saved for backward is replaced by `pack_hook(tensor)`, and `unpack_hook` brings it back.
+    """Context manager: every tensor saved for backward is replaced by `pack_hook(tensor)`, and restored by `unpack_hook`.
 
     >>> with saved_tensors_hooks(lambda t: t.half(), lambda t: t.float()):
     ...     y = (ones(2, requires_grad=True) ** 2).sum()
@@ -44,7 +44,7 @@ class saved_tensors_hooks:
 
 
 class save_on_cpu(saved_tensors_hooks):
-    """Context manager within which tensors saved for backward are kept in main memory and go back to their device when they are needed."""
+    """Context manager: tensors saved for backward are moved to main memory, and back to their device when they are needed."""
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda"):
         def pack(tensor: Tensor) -> tuple[Any, ...]:
@@ -59,7 +59,7 @@ class save_on_cpu(saved_tensors_hooks):
 
 @contextmanager
 def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
-    """Context manager within which using hooks on saved tensors is an error with this message."""
+    """Context manager: using hooks on saved tensors raises an error with this message."""
     if grad_mode.saved_hooks:
         raise RuntimeError(error_message)
     before, _refusal.message = _refusal.message, error_message
@@ -76,7 +76,7 @@ def increment_version(tensor: Any) -> None:
 
 
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:
-    """The node and output at which the gradient of a tensor arrives; `grad` takes it in the place of the tensor, which may then be freed."""
+    """Return the node and output at which the gradient of a tensor arrives; `grad` accepts it instead of the tensor, which may be freed."""
     edge = gradient_edge(tensor) if tensor.requires_grad else None
     if edge is None:
         raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
@@ -84,7 +84,7 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
 
 
 class MultiGradHandle:
-    """Removes the hooks that `register_multi_grad_hook` made."""
+    """Handle that removes the hooks made by `register_multi_grad_hook`."""
 
     def __init__(self, handles: Sequence[Any]) -> None:
         self.handles = tuple(handles)
@@ -165,7 +165,7 @@ class _Copies:
 
 @contextmanager
 def allow_mutation_on_saved_tensors() -> Iterator[_Copies]:
-    """Context manager within which tensors may be changed in place after they were saved for backward: a copy of each is kept."""
+    """Context manager: tensors may be changed in place after they were saved for backward, since a copy of each is kept."""
     if any(isinstance(getattr(pack, "__self__", None), _Copies) for pack, _ in grad_mode.saved_hooks):
         raise RuntimeError("allow_mutation_on_saved_tensors contexts cannot be nested")
     copies = _Copies()

@@ -34,13 +34,13 @@ def is_floating(t: Tensor) -> bool:
 
 
 def values_of(t: Tensor) -> np.ndarray:
-    """The elements of a tensor, a sparse one too, as a vector."""
+    """Return the elements of a tensor, also of a sparse one, as a vector."""
     dense = t.detach().to_dense() if isinstance(t, SparseTensor) else t.detach()
     return np.array(dense.resolve_conj().contiguous()._array()).reshape(-1)
 
 
 def as_real(values: np.ndarray) -> np.ndarray:
-    """Real and imaginary parts as separate elements."""
+    """Return real and imaginary parts as separate elements."""
     values = np.ascontiguousarray(values)
     return values.view(values.real.dtype) if np.iscomplexobj(values) else values
 
@@ -52,7 +52,7 @@ def tensor_like(values: np.ndarray, like: Tensor) -> Tensor:
 
 
 def stored_places(x: Any) -> np.ndarray:
-    """Positions of a sparse tensor's stored values in the dense one, counted in row-major order."""
+    """Return the positions of a sparse tensor's stored values in the dense one, in row-major order."""
     if str(x.layout) == "torch.sparse_coo":
         index = np.array(x._indices()._array())
         tail = int(np.prod(x.shape[len(index) :], dtype=np.int64))
@@ -68,7 +68,7 @@ def stored_places(x: Any) -> np.ndarray:
 
 
 class Point:
-    """An input of the function that is checked, which can be moved."""
+    """An input of the checked function that can be varied."""
 
     def __init__(self, args: tuple[Any, ...], position: int, masked: bool):
         self.args, self.position = args, position
@@ -86,7 +86,7 @@ class Point:
 
     @contextmanager
     def moved(self, step: np.ndarray) -> Iterator[tuple[Any, ...]]:
-        """The arguments of the function with this input changed by `step`, which has one element per row."""
+        """Yield the arguments of the function with this input changed by `step`, which has one element per row."""
         if self.unmasked:
             replaced = tensor_like(values_of(self.tensor) + step, self.tensor).requires_grad_()
             yield (*self.args[: self.position], replaced, *self.args[self.position + 1 :])
@@ -99,7 +99,7 @@ class Point:
             self.memory[...] = original
 
     def rows(self, gradient: Tensor) -> np.ndarray:
-        """The elements of a gradient that belong to rows."""
+        """Return the elements of a gradient that belong to rows."""
         values = values_of(gradient)
         return values if self.places is None else values[self.places]
 
@@ -112,7 +112,7 @@ def evaluate(function: AnyFunction, args: tuple[Any, ...], choose: AnyFunction) 
 def difference(
     function: AnyFunction, point: Point, choose: AnyFunction, step: np.ndarray, eps: float
 ) -> list[np.ndarray]:
-    """The change of each output for a small move along `step`, divided by its length."""
+    """Return the change of each output for a small move along `step`, divided by its length."""
     sides = []
     for sign in (eps, -eps):
         with point.moved(sign * step) as args:
@@ -147,7 +147,7 @@ def empty_matrix(point: Point, out: Tensor) -> np.ndarray:
 def numerical(
     function: AnyFunction, point: Point, choose: AnyFunction, outputs: list[Tensor], eps: float
 ) -> list[np.ndarray]:
-    """Central differences, a Jacobian per output."""
+    """Return a Jacobian per output by central differences."""
     found = [empty_matrix(point, out) for out in outputs]
     for i, part in directions(point):
         changes = difference(function, point, choose, unit(point, i, part), eps)
@@ -157,7 +157,7 @@ def numerical(
 
 
 def forward(function: AnyFunction, point: Point, choose: AnyFunction, outputs: list[Tensor]) -> list[np.ndarray]:
-    """The Jacobian's columns from tangents."""
+    """Return the Jacobians by tangents, column by column."""
     found = [empty_matrix(point, out) for out in outputs]
     for i, part in directions(point):
         for matrix, change in zip(found, pushed(function, point, choose, unit(point, i, part))):
@@ -167,7 +167,7 @@ def forward(function: AnyFunction, point: Point, choose: AnyFunction, outputs: l
 
 
 def pushed(function: AnyFunction, point: Point, choose: AnyFunction, step: np.ndarray) -> list[np.ndarray | None]:
-    """The tangents of the outputs for one tangent of the input, real and imaginary parts apart."""
+    """Return the tangents of the outputs for one tangent of the input, with separate real and imaginary parts."""
     args: list[Any] = [a.detach() if isinstance(a, Tensor) else a for a in point.args]
     with dual_level():
         for i, given in enumerate(point.args):
@@ -179,7 +179,7 @@ def pushed(function: AnyFunction, point: Point, choose: AnyFunction, step: np.nd
 
 
 def analytical(out: Tensor, point: Point, inspect: Callable[[Tensor], None]) -> np.ndarray:
-    """The Jacobian by a backward pass per column; `inspect` sees each gradient."""
+    """Return the Jacobian by a backward pass per column; `inspect` is called with each gradient."""
     matrix = empty_matrix(point, out)
     parts = (1, 1j) if out.dtype.is_complex else (1,)
     for k in range(out.numel()):

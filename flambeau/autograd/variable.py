@@ -1,4 +1,4 @@
-"""`Variable`: what a tensor with a gradient was called before tensors had them. Old programs still say it."""
+"""`Variable`: the former name of a tensor with a gradient, which old programs still use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Engine:
 
     @staticmethod
     def queue_callback(callback: Callable[[], None]) -> None:
-        """Call it when the backward pass that is running now is over."""
+        """Call `callback` at the end of the backward pass that is running now."""
         if running.current is None:
             raise RuntimeError("Final callbacks can only be installed during backward pass.")
         running.current.callbacks.append(callback)

@@ -1,4 +1,4 @@
-"""Imitations of PyTorch's oddities: former names, older constructors, methods that few programs call."""
+"""Imitations of PyTorch's oddities: former names, older constructors, rarely used methods."""
 
 from ..ops.machinery.binding import bind_methods
 from . import former_names, legacy  # noqa: F401

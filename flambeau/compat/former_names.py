@@ -1,7 +1,7 @@
 """Further names of modules: one table, and the finder that serves it.
 
-PyTorch moves its modules and keeps the former names; programs import both. Its private rooms, which programs import from too, are here
-in `compat.private`. The finder answers for names under this package alone.
+PyTorch moves its modules and keeps the former names; programs import both. Its private modules, which programs import, too, are in
+`compat.private`. The finder answers for names under this package alone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _same_names(further: str, home: str, names: str) -> dict[str, str]:
 
 
 def _in_one(package: str, parts: str) -> dict[str, str]:
-    """The parts that a package has elsewhere, all of them the package itself here."""
+    """Map the parts that a package has in PyTorch to the package itself."""
     return {f"{package}.{part}": package for part in parts.split()}
 
 
@@ -214,7 +214,8 @@ MOVED |= {part: home for home, parts in PARTS.items() for part in parts}
 
 
 def settle(module: str) -> None:
-    """Put what a module of `TOGETHER` defines where PyTorch has it: in messages and pickles, and as parts of the packages.
+    """Set the modules of the names that a module of `TOGETHER` defines to PyTorch's, for messages and pickles, and add the parts to the
+    packages.
 
     Called at the end of the module: `settle(__name__)`."""
     here = sys.modules[module]
@@ -226,7 +227,7 @@ def settle(module: str) -> None:
 
 
 class AliasLoader(Loader):
-    """Hands out a module of this package, untouched, under a second name."""
+    """Loader of a module of this package, unchanged, under a second name."""
 
     def __init__(self, real_name: str):
         self.real_name = real_name
@@ -240,19 +241,19 @@ class AliasLoader(Loader):
         module.__spec__ = self.real_spec  # the import system has just replaced it by the alias's
 
     def get_code(self, fullname: str) -> Any:
-        """Return the module's code, to be run as a program by `python -m second.name`."""
+        """Return the module's code, for `python -m second.name`."""
         real = importlib.util.find_spec(self.real_name)
         return real.loader.get_code(self.real_name) if real is not None else None  # type: ignore[union-attr]
 
 
 class _Gatherer(Loader):
-    """Makes a module of names that are in others."""
+    """Loader that makes a module of names from others."""
 
     def __init__(self, entry: str):
         self.entry = entry
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:
-        """Leave it to Python to make the module."""
+        """Return None: Python makes the module."""
 
     def exec_module(self, module: ModuleType) -> None:
         gathered: dict[str, Any] = {}
@@ -268,7 +269,7 @@ class _Gatherer(Loader):
 
 
 def spec_of(fullname: str) -> importlib.machinery.ModuleSpec | None:
-    """The import system's spec of the module of a further name; None for every other."""
+    """Return the import system's spec of the module of a further name; None for other names."""
     name = fullname[len(naming.PACKAGE) + 1 :]
     if name in GATHERED:  # a package, so that others can be gathered below it
         return importlib.machinery.ModuleSpec(
@@ -292,8 +293,8 @@ def spec_of(fullname: str) -> importlib.machinery.ModuleSpec | None:
 
 
 class FormerNames(MetaPathFinder):
-    """Finds modules by their further names. It comes before the finder of files, which would load the parts of a package once more
-    under its second name."""
+    """Finder of modules by their further names. It precedes the finder of files, which would load the parts of a package a second time under
+    its second name."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None

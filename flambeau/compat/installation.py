@@ -13,16 +13,16 @@ from ..core.device import device as Device
 
 
 def get_file_path(*path_components: str) -> str:
-    """A path next to the installed package."""
+    """Return a path next to the installed package."""
     return os.path.join(os.path.dirname(sys.modules[naming.PACKAGE].__path__[0]), *path_components)
 
 
 def get_device_module(device: Any = None) -> ModuleType:
-    """The module of a device: `flambeau.cpu` for "cpu", `flambeau.cuda` for "cuda:0"."""
+    """Return the module of a device: `flambeau.cpu` for "cpu", `flambeau.cuda` for "cuda:0"."""
     kind = default_device().type if device is None else Device(device).type
     return naming.above(kind)
 
 
 def compiled_with_cxx11_abi() -> bool:
-    """Return whether C++ extensions use the strings of C++11, as PyTorch's do today; there is no C++ here."""
+    """Return whether C++ extensions use the C++11 ABI, as PyTorch's do today; there is no C++ here."""
     return True

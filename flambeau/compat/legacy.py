@@ -30,7 +30,7 @@ from ..ops.sparse.coo import sparse_coo_tensor
 
 
 def legacy_tensor(name: str, args: tuple, kwargs: dict, d: dtype, where: Any = None) -> Tensor:
-    """Sizes give an uninitialised tensor, a sequence gives its values, a tensor or storage is shared."""
+    """Make a tensor: sizes give an uninitialised one, a sequence its values, a tensor or storage is shared."""
     place = kwargs.pop("device", where)
     kind = str(place).partition(":")[0]
     if where is None and kind not in ("None", "cpu"):
@@ -74,7 +74,7 @@ OpenTensor.__new__ = staticmethod(_construct)
 
 
 class _TensorType(type):
-    """The class of FloatTensor and its kin: calling one makes a plain tensor, isinstance asks for its dtype."""
+    """The metaclass of FloatTensor and the like: calling one makes a plain tensor, isinstance tests its dtype."""
 
     dtype: dtype
     device_type: str
@@ -106,7 +106,7 @@ class _TensorType(type):
 
 
 def _legacy_sparse(args: tuple, kwargs: dict, d: dtype) -> Tensor:
-    """torch.sparse.FloatTensor(indices, values, size): the values keep their dtype; sizes alone give an empty one of dtype `d`."""
+    """Make torch.sparse.FloatTensor(indices, values, size): the values keep their dtype; sizes alone give an empty one of dtype `d`."""
     warnings.warn("torch.sparse.SparseTensor() is deprecated.  Please use torch.sparse_coo_tensor.", stacklevel=3)
     if len(args) in (2, 3) and isinstance(args[0], Tensor) and isinstance(args[1], Tensor):
         return sparse_coo_tensor(*args, **kwargs)
@@ -151,7 +151,7 @@ _BY_STRING = {
 
 
 class _StorageType(type):
-    """The class of FloatStorage and its kin: calling one makes a TypedStorage, isinstance asks for its dtype."""
+    """The metaclass of FloatStorage and the like: calling one makes a TypedStorage, isinstance tests its dtype."""
 
     dtype: dtype
     device_type: str
@@ -168,7 +168,7 @@ class _StorageType(type):
         )
 
     def from_buffer(cls, buffer: Any, byte_order: str | None = None, count: int = -1, offset: int = 0) -> TypedStorage:
-        """A storage with a copy of an object's bytes, read in the given byte order."""
+        """Return a storage with a copy of an object's bytes, read in the given byte order."""
         order = "native" if byte_order is None and cls.dtype.itemsize == 1 else byte_order
         bytes_ = UntypedStorage.from_buffer(buffer, order, count, offset, dtype=cls.dtype)
         return TypedStorage(bytes_, cls.dtype)
@@ -176,7 +176,7 @@ class _StorageType(type):
     _from_buffer = from_buffer
 
     def from_file(cls, filename: str, shared: bool = False, size: int = 0) -> TypedStorage:
-        """The elements in a file; with shared=True, changes go to the file."""
+        """Return the elements in a file; with shared=True, changes go to the file."""
         return TypedStorage(UntypedStorage.from_file(filename, shared, size * cls.dtype.itemsize), cls.dtype)
 
     def __repr__(cls) -> str:
@@ -198,7 +198,7 @@ CUDA_STORAGE_TYPES: dict[str, type[TypedStorage]] = _storage_types((d for d in A
 
 
 def dtype_and_device(kind: Any) -> tuple[dtype, str]:
-    """The dtype and device that x.type(kind) converts to, of a dtype, a tensor class or its name: the dtype, and the type of device."""
+    """Return the dtype and type of device that x.type(kind) converts to; `kind` is a dtype, a tensor class or its name."""
     if isinstance(kind, dtype):
         return kind, ""
     if kind is Tensor or kind == "torch.Tensor":
@@ -213,7 +213,7 @@ def dtype_and_device(kind: Any) -> tuple[dtype, str]:
 
 @composite(name="type", function=False)
 def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> str | Tensor:
-    """The name of the tensor's type, or the tensor converted to another one."""
+    """Return the name of the tensor's type, or the tensor converted to another one."""
     if dtype is None:
         return type_string(self)
     kind, place = dtype_and_device(dtype)
@@ -233,12 +233,12 @@ def storage_type(self: Tensor) -> Any:
 
 @composite(function=False)
 def new(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """The legacy constructor with this tensor's dtype and device."""
+    """Make a tensor with this tensor's dtype and device: the legacy constructor."""
     return legacy_tensor("new", args, kwargs, self.dtype, self.device)
 
 
 def set_default_tensor_type(t: Any) -> None:
-    """set_default_dtype by a legacy type or its name."""
+    """Set the default dtype by a legacy type or its name."""
     if isinstance(t, dtype):
         raise TypeError(f"invalid type object: expected a tensor type such as torch.FloatTensor, got {t}")
     kind, place = dtype_and_device(t)
@@ -251,7 +251,7 @@ def set_default_tensor_type(t: Any) -> None:
 
 
 def typename(obj: Any) -> str:
-    """The full name of an object's type; for a tensor its legacy type."""
+    """Return the full name of an object's type; for a tensor its legacy type."""
     if isinstance(obj, Tensor):
         return type_string(obj)
     module = getattr(obj, "__module__", None) or ""

@@ -1,4 +1,4 @@
-"""Methods of tensors that few programs call: former names, devices that are not here, what a module does when it loads a tensor."""
+"""Rarely used methods of tensors: former names, devices that are not supported, loading of a tensor by a module."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ def delete_item(self: Tensor, index: Any) -> NoReturn:
 
 
 def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
-    """The tensor that `load_state_dict` makes of a parameter and the tensor loaded for it: a copy into it, or the loaded one itself."""
+    """Return the tensor that `load_state_dict` makes of a parameter and the tensor loaded for it: a copy into it, or the loaded one."""
     return other.detach() if assign else self.copy_(other).detach()
 
 
 def resize(self: Tensor, *sizes: Any) -> Tensor:
-    """The elements in another shape. Deprecated: use `reshape`."""
+    """Return the elements in another shape. Deprecated: use `reshape`."""
     warnings.warn("non-inplace resize is deprecated", stacklevel=2)
     return self.view(*sizes)
 
 
 def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
-    """The elements in the shape of another tensor. Deprecated: use `reshape_as`."""
+    """Return the elements in the shape of another tensor. Deprecated: use `reshape_as`."""
     warnings.warn("non-inplace resize_as is deprecated", stacklevel=2)
     return self.view(tensor.size())
 
 
 def reinforce(self: Tensor, reward: Any) -> NoReturn:
-    """Removed from PyTorch: use `distributions` and `log_prob`."""
+    """Raise an error: removed from PyTorch; use `distributions` and `log_prob`."""
     raise RuntimeError(
         "reinforce() was removed.\nUse torch.distributions instead: loss = -distribution.log_prob(action) * reward"
     )
@@ -49,7 +49,7 @@ def _on_absent_device(name: str, error: type[Exception], message: str) -> Callab
 
 
 def cuda_array_interface(self: Tensor) -> dict[str, Any]:
-    """The address and layout of a tensor on a GPU, for other libraries. Only tensors on a GPU have it."""
+    """Return address and layout of a tensor on a GPU, for other libraries. Only tensors on a GPU have it."""
     if self.is_cuda:
         if self.requires_grad:
             raise RuntimeError(
@@ -73,7 +73,7 @@ def cuda_array_interface(self: Tensor) -> dict[str, Any]:
 
 
 def record_stream(self: Tensor, s: Any) -> None:
-    """Work on the stream `s` uses the tensor: its memory is given to others only when that work is done."""
+    """Note that work on the stream `s` uses the tensor: its memory is reused only when that work is done."""
     if not self.is_cuda:
         raise NotImplementedError(
             f"Could not run 'aten::record_stream' with arguments from the '{self.device.type.upper()}' backend: it has no streams"

@@ -1,4 +1,4 @@
-"""Functions of functions: derivatives, maps over batches, modules called with other parameters.
+"""Function transforms: derivatives, maps over batches, modules called with other parameters.
 
 >>> from flambeau.func import grad, vmap
 >>> vmap(grad(flambeau.sin))(flambeau.zeros(3))

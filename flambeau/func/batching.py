@@ -1,9 +1,9 @@
 """Batching: a call on one element of a batch becomes a call on the whole batch.
 
-A `Level` is one running vmap: a mode that sees every operator called inside. What happens to a call follows from the
-operator's declaration: pointwise operators line up dimensions and broadcast, reductions shift theirs, composites run as they
-are (their parts come back here), and the rest have a rule in their record (`Op.batching`): one of `func.rules`, named there, or
-one of their own. "each" runs element by element, with a warning: right, but slow."""
+A `Level` is one running vmap: a mode that intercepts every operator called inside. The operator's declaration decides how a call is made:
+pointwise operators align dimensions and broadcast, reductions shift theirs, composites run their bodies (whose calls come back here), and the
+rest have a rule in their record (`Op.batching`): one of `func.rules`, by name, or one of their own. "each" runs element by element, with a
+warning: correct, but slow."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FORMS: dict[str, Callable[[Batched], Rule]] = {}  # what makes the rules that re
 
 
 def rule(*operators: Any) -> Callable[[Rule], Rule]:
-    """Declare the rule of operators: it becomes part of their records."""
+    """Decorator: declare the batching rule of operators, in their records."""
 
     def declare(fn: Rule) -> Rule:
         for operator in operators:
@@ -39,7 +39,7 @@ def rule(*operators: Any) -> Callable[[Rule], Rule]:
 
 
 def form(word: str) -> Callable[[Callable[[Batched], Rule]], Callable[[Batched], Rule]]:
-    """Declare the maker of batching rules for records whose `batching` is `word`."""
+    """Decorator: declare the maker of batching rules for records whose `batching` is `word`."""
 
     def declare(make: Callable[[Batched], Rule]) -> Callable[[Batched], Rule]:
         FORMS[word] = make
@@ -57,12 +57,12 @@ def named_rule(declared: str | Batched) -> Rule:
 
 @form("each")
 def each(declared: Batched) -> Rule:
-    """The elements, one after the other."""
+    """Return the rule that makes the call for one element after the other."""
     return lambda level, function, *args, **kwargs: level.one_by_one(function.op, function, args, kwargs)
 
 
 def kind_rule(kind: str) -> Callable[[Rule], Rule]:
-    """Declare the rule of all operators of a kind."""
+    """Decorator: declare the batching rule of all operators of a kind."""
 
     def declare(fn: Rule) -> Rule:
         KIND_RULES[kind] = fn
@@ -83,17 +83,17 @@ class Level(modes.Mode):
         return isinstance(x, BatchedTensor) and x._level is self
 
     def front(self, x: Any) -> Any:
-        """The value of a tensor of this level, batch first; anything else is returned unchanged."""
+        """Return the value of a tensor of this level, batch first; anything else is returned unchanged."""
         if not self.owns(x):
             return x
         return x._value if x._hidden == 0 else x._value.movedim(x._hidden, 0)
 
     def full(self, x: Tensor) -> Tensor:
-        """The value with the batch first, where a tensor that is equal for all elements is repeated (without copying)."""
+        """Return the value with the batch first; a tensor that is equal for all elements is repeated (without copying)."""
         return self.front(x) if self.owns(x) else x.unsqueeze(0).expand(self.size, *x.shape)
 
     def wrap(self, result: Any, hidden: int = 0) -> Any:
-        """Results of a call on values, seen from inside."""
+        """Return results of a call on values as batched tensors of this level."""
         if isinstance(result, Tensor):
             return batched(result, hidden, self)
         if isinstance(result, (tuple, list)):
@@ -124,7 +124,7 @@ class Level(modes.Mode):
         return self.one_by_one(op, function, args, kwargs)
 
     def pointwise(self, function: Callable, args: tuple, kwargs: dict) -> Any:
-        """Values with the batch first and the other dimensions lined up at the end broadcast by themselves."""
+        """Make a pointwise call: values with the batch first and the other dimensions aligned at the end broadcast."""
         if any(self.owns(x) for x in kwargs.values()):
             raise VmapRefusal("vmap: a tensor given by name to a pointwise operator must be equal for all elements")
         return self.wrap(function(*self.lined_up(args), **kwargs))
@@ -183,13 +183,13 @@ class Level(modes.Mode):
             )
 
     def writable(self, target: Any) -> None:
-        """Return a batch that may be written to: one that is a single repeated element is copied."""
+        """Make a batch safe to write to: one that repeats a single element is copied."""
         value = target._value
         if self.size > 1 and value.stride()[target._hidden] == 0:
             target._value = value.clone()
 
     def composite(self, op: Op, function: Callable, args: tuple, kwargs: dict) -> Any:
-        """Run the operator's own code with this level watching; if that reads memory, element by element."""
+        """Run the operator's own body with this level on; if that reads memory, run element by element."""
         body = getattr(function, "__wrapped__", None)
         if body is None:
             return self.one_by_one(op, function, args, kwargs)
@@ -255,11 +255,11 @@ class Level(modes.Mode):
 
 
 def remade(like: Any, parts: list) -> Any:
-    """A tuple, list or named tuple like `like` of other parts."""
+    """Return a tuple, list or named tuple like `like` with other parts."""
     named = hasattr(like, "_fields") and not isinstance(like, NamedResult)
     return type(like)(*parts) if named else type(like)(parts)
 
 
 def running_levels() -> list[Level]:
-    """The vmaps that are running, outermost first."""
+    """Return the running vmaps, outermost first."""
     return [m for m in modes.own.stack if isinstance(m, Level)]

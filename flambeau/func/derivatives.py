@@ -20,7 +20,7 @@ Argnums = Any  # an int or a tuple of ints
 
 
 def _chosen(args: tuple, argnums: Argnums) -> tuple[int, ...]:
-    """The positions that `argnums` names."""
+    """Return the positions that `argnums` names."""
     if not isinstance(argnums, (int, tuple)):
         raise RuntimeError(f"argnums must be int or Tuple[int, ...], got: {type(argnums)}")
     if isinstance(argnums, tuple) and not argnums:
@@ -38,7 +38,7 @@ def _chosen(args: tuple, argnums: Argnums) -> tuple[int, ...]:
 
 
 def _of_chosen(func: Callable, args: tuple, kwargs: dict, argnums: Argnums) -> tuple[Callable, tuple]:
-    """The function of the chosen arguments alone, and those arguments."""
+    """Return the function of the chosen arguments alone, and those arguments."""
     positions = _chosen(args, argnums)
 
     def partial(*chosen: Any) -> Any:
@@ -62,7 +62,7 @@ def _with_aux(result: Any, has_aux: bool, name: str) -> tuple[Any, Any]:
 
 
 def grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Function:
-    """The function that computes the gradient of `func`, whose result is one number.
+    """Return the function that computes the gradient of `func`, whose result is one number.
 
     >>> grad(flambeau.sin)(flambeau.tensor(0.0))
     tensor(1.)
@@ -77,7 +77,7 @@ def grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Functio
 
 
 def grad_and_value(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Function:
-    """The function that computes (gradient, value), or with has_aux (gradient, (value, aux))."""
+    """Return the function that computes (gradient, value), or with has_aux (gradient, (value, aux))."""
 
     @functools.wraps(func)
     def gradient_and_value(*args: Any, **kwargs: Any) -> Any:
@@ -144,7 +144,7 @@ class _Traced:
         self.aux = tape.let_go(self.aux)
 
     def back(self, vectors: list[Tensor], create_graph: bool) -> list[Tensor]:
-        """Vectors times the Jacobian, one product per leaf of the inputs."""
+        """Return vectors times the Jacobian, one product per leaf of the inputs."""
         tape = self.tape
         lowered = [tape.lower(v) for v in vectors]
         return [tape.raise_(g) for g in products(self.lowered, tape.leaves, lowered, create_graph)]
@@ -159,7 +159,7 @@ class _Traced:
 
 
 def vjp(func: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
-    """(func(*primals), the function that multiplies a vector with the Jacobian there[, aux])."""
+    """Return (func(*primals), the function that multiplies a vector with the Jacobian there[, aux])."""
     traced = _Traced(func, primals, has_aux, "vjp(f, *primals)")
 
     def product(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> tuple:
@@ -243,7 +243,7 @@ def _check_differentiable(primal: Any) -> None:
 
 
 def jvp(func: Function, primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> tuple[Any, ...]:
-    """(func(*primals), the Jacobian there times the tangents[, aux])."""
+    """Return (func(*primals), the Jacobian there times the tangents[, aux])."""
     name = "jvp(f, primals, tangents)"
     if not isinstance(primals, tuple):
         raise RuntimeError(f"{name}: Expected primals to be a tuple. E.g. it should be valid to call f(*primals).")
@@ -256,7 +256,7 @@ def jvp(func: Function, primals: Any, tangents: Any, *, strict: bool = False, ha
 
 
 def linearize(func: Function, *primals: Any) -> tuple[Any, ...]:
-    """(func(*primals), the function that multiplies the Jacobian there with tangents)."""
+    """Return (func(*primals), the function that multiplies the Jacobian there with tangents)."""
     for leaf in tree_flatten(primals)[0]:
         _check_differentiable(leaf)
     traced = _Traced(func, primals, False, "linearize(f, *primals)")
@@ -291,7 +291,7 @@ def jacrev(
     chunk_size: int | None = None,
     _preallocate_and_copy: bool = False,
 ) -> Function:
-    """The function that computes the Jacobian of `func`, row by row: all rows at once, or `chunk_size` at a time.
+    """Return the function that computes the Jacobian of `func`, row by row: all rows at once, or `chunk_size` at a time.
 
     >>> jacrev(flambeau.square)(flambeau.tensor([1.0, 2.0]))
     tensor([[2., 0.],
@@ -330,7 +330,7 @@ def _for_arguments(blocks: list[Tensor], spec: TreeSpec, argnums: Argnums) -> An
 
 
 def jacfwd(func: Function, argnums: Argnums = 0, has_aux: bool = False, *, randomness: str = "error") -> Function:
-    """The function that computes the Jacobian of `func` column by column, all at once."""
+    """Return the function that computes the Jacobian of `func` column by column, all at once."""
 
     @functools.wraps(func)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
@@ -356,12 +356,12 @@ def jacfwd(func: Function, argnums: Argnums = 0, has_aux: bool = False, *, rando
 
 
 def hessian(func: Function, argnums: Argnums = 0) -> Function:
-    """The function that computes the second derivatives of `func`: forward over reverse."""
+    """Return the function that computes the second derivatives of `func`: forward over reverse."""
     return jacfwd(jacrev(func, argnums), argnums)
 
 
 def functionalize(func: Function, *, remove: str = "mutations") -> Function:
-    """`func` itself, unchanged: mutations and views matter to a compiler's trace only, never to the results."""
+    """Return `func` unchanged: mutations and views matter only to a compiler's trace, not to results."""
     if remove not in ("mutations", "mutations_and_views"):
         raise RuntimeError(
             "functionalize(f, remove='mutations'): received invalid argument for remove= . Valid options are: remove="

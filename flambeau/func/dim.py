@@ -1,11 +1,11 @@
-"""First-class dimensions (`functorch.dim`): objects that stand for dimensions of tensors, by which these are indexed, aligned and reduced.
+"""First-class dimensions (`functorch.dim`): objects for dimensions of tensors, by which these are indexed, aligned and reduced.
 
 >>> i, j, k = dims(3)
 >>> a, b = flambeau.ones(2, 3), flambeau.ones(3, 4)
 >>> (a[i, k] * b[k, j]).sum(k).order(i, j).shape
 torch.Size([2, 4])
 
-An operator on such tensors is mapped (`vmap`) over the dimensions that they have together. `dims(n)` is told how many there are."""
+An operator on such tensors is mapped (`vmap`) over their common dimensions. `dims(n)` takes the number of dimensions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Dim", "DimensionBindError", "Tensor", "dims", "stack"]
 
 
 class DimensionBindError(Exception):
-    """Raised where a dimension has another size than the one it is bound to, or is not one of a tensor's."""
+    """Raised if a dimension has another size than the one it is bound to, or does not belong to a tensor."""
 
 
 class _FirstClass:
@@ -45,21 +45,21 @@ class _FirstClass:
 
     @property
     def dims(self) -> tuple[Dim, ...]:
-        """The first-class dimensions."""
+        """Return the first-class dimensions."""
         return self._dims
 
     @property
     def shape(self) -> Any:
-        """The sizes of the positional dimensions."""
+        """Return the sizes of the positional dimensions."""
         return self._value.shape[len(self._dims) :]
 
     @property
     def ndim(self) -> int:
-        """The number of positional dimensions."""
+        """Return the number of positional dimensions."""
         return len(self.shape)
 
     def order(self, *wanted: Any) -> Any:
-        """Make dimensions positional, in this order and before the others that are; a tuple of them becomes one dimension."""
+        """Make dimensions positional, in this order and before the other positional ones; a tuple of them becomes one dimension."""
         flat = [d for w in wanted for d in (w if isinstance(w, tuple) else (w,))]
         for d in flat:
             if d not in self._dims or flat.count(d) > 1:
@@ -88,7 +88,7 @@ class Tensor(_FirstClass):
 
 
 class Dim(_FirstClass):
-    """A dimension; its size is that of the first tensor it indexes. As a tensor it is the places along it."""
+    """A dimension; its size is that of the first tensor it indexes. As a tensor it is the range of its indices."""
 
     def __init__(self, name: str, size: int | None = None) -> None:
         self._name, self._size = name, size
@@ -97,7 +97,7 @@ class Dim(_FirstClass):
 
     @property
     def is_bound(self) -> bool:
-        """Return whether its size is known."""
+        """Return whether the dimension's size is known."""
         return self._size is not None
 
     @property
@@ -126,7 +126,7 @@ class Dim(_FirstClass):
 
 
 def dims(n: int = 1, lists: int = 0) -> Any:
-    """New dimensions: a tuple of `n`, or one."""
+    """Return new dimensions: a tuple of `n`, or a single one."""
     if lists:
         raise NotImplementedError("dims(lists=...): lists of dimensions are not in Flambeau")
     made = tuple(Dim(f"d{i}") for i in range(n))
@@ -143,13 +143,13 @@ def stack(tensors: Any, new_dim: Dim, dim: int = 0) -> Tensor:
 
 
 def _arranged(t: Any, wanted: tuple[Dim, ...]) -> PlainTensor:
-    """The memory of a tensor with its first-class dimensions in another order."""
+    """Return the memory of a tensor with its first-class dimensions in another order."""
     count = len(t._dims)
     return t._value.permute(*(t._dims.index(d) for d in wanted), *range(count, t._value.dim()))
 
 
 def _mapped(function: Callable[..., Any], operands: list[Any]) -> Any:
-    """Call a function of the positional dimensions of operands for every place of the first-class ones."""
+    """Call a function of the positional dimensions of operands for every index of the first-class ones."""
     every = tuple(dict.fromkeys(d for t in operands for d in t._dims))
     owned = [tuple(d for d in every if d in t._dims) for t in operands]
     for d in reversed(every):
@@ -163,7 +163,7 @@ def _is_operand(value: Any) -> bool:
 
 
 def _called(func: Any, args: tuple = (), *more: Any, **kwargs: Any) -> Any:
-    """Call an operator: `dim` may be a dimension, the others meet in those that they share."""
+    """Call an operator: `dim` may be a first-class dimension; operands are aligned by the dimensions that they share."""
     args, kwargs = ((*args, *more), kwargs) if not (len(more) == 1 and isinstance(more[0], dict)) else (args, more[0])
     if func is PlainTensor.__getitem__:
         return _indexed(*args)
@@ -183,7 +183,7 @@ def _called(func: Any, args: tuple = (), *more: Any, **kwargs: Any) -> Any:
 
 
 def _dim_argument(func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """The first-class dimensions that an operator is asked to go along, as they were given; None where it has no such argument."""
+    """Return the first-class dimensions along which an operator is asked to work, as they were given; None without such an argument."""
     names = list(getattr(getattr(func, "op", None), "arguments", ()))
     name = "dim" if "dim" in names else "args"  # `max(dim)`, `max(other)`: one argument with several meanings
     place = names.index(name) if name in names else len(args)
@@ -193,7 +193,7 @@ def _dim_argument(func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 
 def _along(func: Any, args: tuple, kwargs: dict[str, Any], given: Any) -> Any:
-    """Call an operator along dimensions: they are positional for it, and again dimensions of results that still have them."""
+    """Call an operator along dimensions: they are positional for it, and first-class again in results that still have them."""
     over = given if isinstance(given, tuple) else (given,)
     inside = args[0].order(*over)
     there = tuple(range(len(over))) if isinstance(given, tuple) else 0
@@ -204,7 +204,8 @@ def _along(func: Any, args: tuple, kwargs: dict[str, Any], given: Any) -> Any:
 
 
 def _indexed(source: Any, index: Any) -> Any:
-    """Index a tensor: a dimension is bound to the positional one in its place, a tuple of them splits it, tensors with dimensions choose."""
+    """Index a tensor: a dimension is bound to the positional one in its place, a tuple of them splits it, tensors with dimensions select
+    elements."""
     source = source if _is_operand(source) else Tensor(source, ())
     index = index if isinstance(index, tuple) else (index,)
     missing = len(source.shape) - sum(i is not None and i is not Ellipsis for i in index)
@@ -235,8 +236,8 @@ def _indexed(source: Any, index: Any) -> Any:
 
 
 def _split(size: int, group: tuple[Dim, ...]) -> list[int]:
-    """The sizes of the dimensions that one is split into; one of them may be unbound as yet. A single one that is bound may have another
-    size, as in PyTorch: it is told where two tensors meet."""
+    """Return the sizes of the dimensions that one is split into; one of them may be unbound yet. A single one that is bound may have another
+    size, as in PyTorch: the error is raised where two tensors are combined."""
     if len(group) == 1 and group[0].is_bound:
         return [size]
     known = math.prod(d.size for d in group if d.is_bound)

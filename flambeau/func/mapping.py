@@ -1,7 +1,7 @@
 """vmap: a function of one element, applied to a whole batch at once.
 
-Its steps have PyTorch's names (the module is `torch._functorch.vmap`, too), because libraries with collections of tensors of their own put
-others in their place; the level of a running vmap, which they hand on, is an object here."""
+Its steps have PyTorch's names (the module is `torch._functorch.vmap`, too), because libraries with tensor collections of their own replace
+them; the level of a running vmap, which they pass on, is an object here."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Dims = Any  # an int, None, or a tree of these with the structure of the argumen
 def vmap(
     func: Function, in_dims: Dims = 0, out_dims: Dims = 0, randomness: str = "error", *, chunk_size: int | None = None
 ) -> Function:
-    """`func` mapped over dimension `in_dims` of its arguments; results are stacked along `out_dims`.
+    """Map `func` over dimension `in_dims` of its arguments; results are stacked along `out_dims`.
 
-    `randomness` says what random operators inside do: refuse ("error"), draw for each element ("different") or once for
-    all ("same"). With `chunk_size` at most that many elements are computed at once.
+    `randomness` sets what random operators inside do: refuse ("error"), draw for each element ("different") or once for all ("same"). With
+    `chunk_size` at most that many elements are computed at once.
 
     >>> flambeau.vmap(flambeau.dot)(flambeau.ones(3, 2), flambeau.ones(3, 2))
     tensor([2., 2., 2.])
@@ -56,12 +56,12 @@ def vmap(
 
 
 def _get_name(func: Callable) -> str:
-    """The name of a function, or its printed form where it has none."""
+    """Return the name of a function, or its repr if it has none."""
     return getattr(func, "__name__", repr(func))
 
 
 def _process_batched_inputs(in_dims: Dims, args: tuple, func: Callable) -> tuple[int, list, list, TreeSpec]:
-    """The batch size, the leaves of the arguments after a dimension (or None) for each, and the structure of the arguments."""
+    """Return the batch size, a dimension (or None) for each leaf of the arguments, the leaves, and the structure of the arguments."""
     said = f"vmap({_get_name(func)}, in_dims={in_dims}, ...)(<inputs>)"
     if not isinstance(in_dims, (int, tuple)):
         raise ValueError(
@@ -85,7 +85,7 @@ def _process_batched_inputs(in_dims: Dims, args: tuple, func: Callable) -> tuple
 
 
 def _broadcast_to_and_flatten(tree: Any, treespec: Any, is_leaf: Any = None) -> list[Any] | None:
-    """Values of `tree`, one for each leaf of a structure: a leaf stands for all leaves below its place; None where they do not fit."""
+    """Return values of `tree`, one for each leaf of a structure: a leaf applies to all leaves below its place; None if they do not fit."""
     if tree_is_leaf(tree, is_leaf):
         return [tree] * treespec.num_leaves
     if treespec.is_leaf():
@@ -134,7 +134,7 @@ def _batch_size(leaves: list, dims: list, said: str) -> int:
 
 
 def _create_batched_inputs(flat_in_dims: list, flat_args: list, vmap_level: Level, args_spec: TreeSpec) -> Any:
-    """The arguments as the function sees them: without the dimensions that are mapped over."""
+    """Return the arguments for the function: without the dimensions that are mapped over."""
     inside = [x if d is None else _add_batch_dim(x, d, vmap_level) for x, d in zip(flat_args, flat_in_dims)]
     return tree_unflatten(inside, args_spec)
 
@@ -145,7 +145,7 @@ def _add_batch_dim(tensor: Tensor, in_dim: int, vmap_level: Level) -> Tensor:
 
 
 def _unwrap_batched(outputs: Any, out_dims: Dims, vmap_level: Level, batch_size: int, func: Callable) -> Any:
-    """The results, with the hidden dimension where `out_dims` wants it."""
+    """Return the results, with the hidden dimension at `out_dims`."""
     leaves, spec = tree_flatten(outputs)
     for leaf in leaves:
         if not isinstance(leaf, Tensor):
@@ -169,7 +169,7 @@ def _unwrap_batched(outputs: Any, out_dims: Dims, vmap_level: Level, batch_size:
 def _maybe_remove_batch_dim(
     name: str, batched_output: Any, vmap_level: Level, batch_size: int, out_dim: int | None
 ) -> Tensor:
-    """A result of the function `name` with its hidden dimension, or repeated `batch_size` times, at `out_dim`; as it is for None."""
+    """Return a result of the function `name` with its hidden dimension, or repeated `batch_size` times, at `out_dim`; unchanged for None."""
     if out_dim is None:
         if vmap_level.owns(batched_output):
             raise ValueError(f"vmap({name}, ...): `{name}` can not return a BatchedTensor when out_dim is None")
@@ -178,7 +178,7 @@ def _maybe_remove_batch_dim(
 
 
 def _remove_batch_dim(tensor: Any, vmap_level: Level, batch_size: int, out_dim: int) -> Tensor:
-    """A tensor of a level with its hidden dimension at `out_dim`; one that is equal for all elements is repeated there."""
+    """Return a tensor of a level with its hidden dimension at `out_dim`; one that is equal for all elements is repeated there."""
     rank = len(tensor.shape) + 1
     if not -rank <= out_dim < rank:
         raise IndexError(

@@ -54,7 +54,7 @@ def _merged(dicts: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
 
 
 def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The parameters and the buffers of several modules of one kind, stacked: for vmap over `functional_call`."""
+    """Return the parameters and the buffers of several modules of one kind, stacked: for vmap over `functional_call`."""
     models = list(models)
     if not models:
         raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
@@ -71,7 +71,7 @@ def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Any], dict[s
 
 
 def _stacked_leaf(tensors: list[Tensor]) -> Tensor:
-    """A new leaf, which requires grad if the stacked ones are leaves that do."""
+    """Stack tensors to a new leaf, which requires grad if the stacked ones are leaves that do."""
     if not all(t.requires_grad is tensors[0].requires_grad for t in tensors):
         raise RuntimeError("Expected parameters from each model to have the same .requires_grad")
     if not all(t.is_leaf for t in tensors):

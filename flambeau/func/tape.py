@@ -1,8 +1,8 @@
-"""The parts that derivatives of functions are made of: inputs that are followed, and the graph that leads to them.
+"""Building blocks of derivatives of functions: inputs that are tracked, and the graph that leads to them.
 
-A `Tape` is one running derivative. Autograd records values only (see core.batched), so inputs are followed as values with
-the dimensions of all running vmaps in front: an element's gradient is then the gradient of its own copy. Derivatives nest by
-themselves: an inner tape's inputs are nodes in the outer one's graph."""
+A `Tape` is one running derivative. Autograd records values only (see core.batched), so inputs are tracked as values with the dimensions of
+all running vmaps in front: an element's gradient is then the gradient of its own copy. Derivatives nest naturally: an inner tape's inputs are
+nodes in the outer one's graph."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .batching import Level, running_levels
 
 
 def lowered(x: Tensor, levels: list[Level]) -> Tensor:
-    """The value of x with the dimensions of `levels` in front, outermost first. Levels that started later stay hidden."""
+    """Return the value of x with the dimensions of `levels` in front, outermost first. Levels that started later stay hidden."""
     if isinstance(x, BatchedTensor) and x._level not in levels:
         inner = lowered(x._value.movedim(x._hidden, 0), levels)
         return batched(inner, len(levels), x._level)
@@ -64,7 +64,7 @@ class Tape:
         self.open = False
 
     def follow(self, x: Any) -> Tensor:
-        """x as the function is to see it: a new start of the graph."""
+        """Return x as a new start of the graph, which the function gets."""
         if not isinstance(x, Tensor):
             raise ValueError(f"Thing passed to transform API must be Tensor, got {type(x)}")
         value = lowered(x, self.levels)
@@ -79,7 +79,7 @@ class Tape:
         return raised(leaf, self.levels)
 
     def follow_forward(self, x: Any) -> Tensor:
-        """Follow tensors in forward mode, where a function may change its inputs: they are no leaves, but share their memory."""
+        """Track x in forward mode, where a function may change its inputs: they are no leaves, but share the leaves' memory."""
         self.follow(x)
         leaf = self.leaves[-1]
         value = leaf.detach()
@@ -87,7 +87,7 @@ class Tape:
         return raised(value, self.levels)
 
     def leads_outside(self, tensors: list[Tensor]) -> bool:
-        """Return whether a derivative outside of this one, or a tensor that requires grad, takes part in these results."""
+        """Return whether an outer derivative, or a tensor that requires grad, takes part in these results."""
         if not self.records_outside:
             return False
         seen = {edge[0] for edge in map(gradient_edge, tensors) if edge is not None}
@@ -105,7 +105,7 @@ class Tape:
         return False
 
     def let_go(self, tree: Any) -> Any:
-        """Results as the world outside sees them: without the part of the graph that was only for this derivative."""
+        """Return results without the part of the graph that was only for this derivative."""
         return tree_map(self._let_go_one, tree)
 
     def _let_go_one(self, x: Any) -> Any:
@@ -124,8 +124,8 @@ class Tape:
 def products(
     outputs: list[Tensor], inputs: list[Tensor], vectors: list[Tensor], create_graph: bool, kind: type[Pass] = Pass
 ) -> list:
-    """The vectors times the derivatives of outputs, all values; zeros where nothing leads to an input. `kind` is the kind of
-    backward pass, if not the usual one."""
+    """Return the vectors times the derivatives of outputs, all values; zeros for inputs that are not reached. `kind` is the kind of backward
+    pass, if not the usual one."""
     reached = [(o, v) for o, v in zip(outputs, vectors) if o.requires_grad]
     found: list = [None] * len(inputs)
     if reached:

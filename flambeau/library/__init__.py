@@ -1,4 +1,4 @@
-"""Operators of your own: `custom_op` makes one of a Python function, with autograd, called as `flambeau.ops.<namespace>.<name>`.
+"""Custom operators: `custom_op` makes one of a Python function, with autograd, called as `flambeau.ops.<namespace>.<name>`.
 
 >>> import flambeau, numpy as np
 >>> @custom_op("shop::sine", mutates_args=())

@@ -1,7 +1,7 @@
 """Operators of libraries that cannot be loaded, because they are linked against PyTorch's own libraries.
 
-Such a file belongs to a package whose Python parts may well work, so loading it is no error: its operators are absent, and say why when
-one is called. Which operators it has is read from the names in the file; nothing of it runs."""
+Such a file belongs to a package whose Python parts may well work, so loading it is no error: its operators are absent, and raise the reason
+when one is called. The operators are found by names in the file; none of its code runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class AbsentLibrary(NamedTuple):
 
 
 class AbsentOperator:
-    """An operator of a library that was not loaded. Calling it says so."""
+    """An operator of a library that was not loaded. Calling it raises an error that says so."""
 
     def __init__(self, name: str, library: AbsentLibrary):
         self.name, self.library = name, library
@@ -46,13 +46,13 @@ _libraries: list[AbsentLibrary] = []
 
 
 def needs_pytorch(path: str) -> str | None:
-    """The library of PyTorch's that a shared library is linked against, None if there is none."""
+    """Return the library of PyTorch that a shared library is linked against, or None."""
     found = _search(path, _PYTORCH)
     return None if found is None else found[1].decode()
 
 
 def leave_out(path: str, needs: str) -> None:
-    """Remember a library that is not loaded."""
+    """Register a library that is not loaded, and warn."""
     _libraries.append(AbsentLibrary(path, needs))
     warnings.warn(
         f"{path} is not loaded, because it is linked against PyTorch's {needs}: its operators are not available",
@@ -68,7 +68,7 @@ def names_namespace(name: str) -> bool:
 
 
 def find(namespace: str, name: str) -> AbsentOperator | None:
-    """The operator of this name, where a library that was not loaded names it."""
+    """Return the operator of this name, if a library that was not loaded names it; else None."""
     space, own = re.escape(namespace.encode()), re.escape(name.encode())
     here = re.compile(rb"\0" + space + rb"(?:\0|::)")
     operator = re.compile(rb"\0(?:" + space + rb"::)?" + own + rb"(?:\.\w+)?(?:\0|\()")

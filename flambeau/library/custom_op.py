@@ -1,4 +1,4 @@
-"""`custom_op`: a Python function becomes an operator, opaque to autograd until it is told the derivative."""
+"""`custom_op`: a Python function becomes an operator, opaque to autograd until its derivative is registered."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def custom_op(
 ) -> Any:
     """Make an operator `namespace::name` of a function whose arguments and result are annotated (or described by `schema`).
 
-    `mutates_args` names the arguments it changes in place. The operator is a black box: say its derivative with
-    `register_autograd`, and what it does to shapes with `register_fake`.
+    `mutates_args` names the arguments it changes in place. The operator is a black box: register its derivative with `register_autograd`, and
+    its shape rule with `register_fake`.
     """
 
     def wrap(function: Function) -> CustomOpDef:
@@ -45,7 +45,7 @@ def custom_op(
 def triton_op(
     name: str, fn: Function | None = None, /, *, mutates_args: str | Iterable[str], schema: str | None = None
 ) -> Any:
-    """Make an operator, as `custom_op` does, of a function whose steps are operators: it is its own rule of shapes."""
+    """Make an operator, as `custom_op` does, of a function whose steps are operators, which is also its shape rule."""
 
     def wrap(function: Function) -> CustomOpDef:
         made = custom_op(name, function, mutates_args=mutates_args, schema=schema)
@@ -82,7 +82,7 @@ class CustomOpDef:
         return self._opoverload(*args, **kwargs)
 
     def register_kernel(self, device_types: str | Sequence[str] | None, fn: Function | None = None, /) -> Function:
-        """Use a function for tensors on these devices; None stands for every device."""
+        """Register a function as the kernel for tensors on these devices; None stands for every device."""
 
         def register(function: Function) -> Function:
             for device_type in ["default"] if device_types is None else _listed(device_types):
@@ -99,12 +99,12 @@ class CustomOpDef:
         )
 
     def register_fake(self, fn: Function, /) -> Function:
-        """Register a function that gives the result's shape and dtype for tensors without values (device "meta")."""
+        """Register a function that returns a result of the right shape and dtype for tensors without values (device "meta")."""
         self.op.kernels["meta"] = fn
         return fn
 
     def register_autograd(self, backward: Function, /, *, setup_context: Function | None = None) -> None:
-        """Register the derivative: `setup_context(ctx, inputs, output)` keeps what `backward(ctx, *grads)` reads."""
+        """Register the derivative: `setup_context(ctx, inputs, output)` saves what `backward(ctx, *grads)` reads."""
         if self.op.schema.is_mutable:
             raise RuntimeError(
                 f"Cannot register autograd formula for non-functional operator {self} with schema"

@@ -1,4 +1,4 @@
-"""Operators that take functions, `torch.ops.higher_order`: a choice between two branches, which graphs keep.
+"""Operators that take functions, `torch.ops.higher_order`: branches and loops that graphs keep.
 
 >>> flambeau.cond(flambeau.tensor(True), lambda x: x + 1, lambda x: x - 1, (flambeau.zeros(1),))
 tensor([1.])
@@ -28,7 +28,7 @@ __all__ = [
 
 
 class HigherOrderOperator:
-    """An operator that takes functions; a subclass says in `__call__` what it does."""
+    """An operator that takes functions; a subclass implements it in `__call__`."""
 
     def __init__(self, name: str, *, cacheable: bool = False) -> None:
         self._name = self.__name__ = self.__qualname__ = name
@@ -53,7 +53,7 @@ class HigherOrderOperator:
 
 
 class CondOp(HigherOrderOperator):
-    """Calls one of two functions; while a graph is being recorded, both become parts of it."""
+    """Operator that calls one of two functions; while a graph is being recorded, both become parts of it."""
 
     def __call__(self, pred: Any, true_fn: Callable, false_fn: Callable, operands: tuple = ()) -> Any:
         arguments = (pred, true_fn, false_fn, operands)
@@ -66,7 +66,7 @@ class CondOp(HigherOrderOperator):
 
 
 class WhileLoopOp(HigherOrderOperator):
-    """Calls a function on its own results as long as another says so."""
+    """Operator that calls a function on its own results as long as another returns True."""
 
     def __call__(
         self, cond_fn: Callable, body_fn: Callable, carried_inputs: tuple, additional_inputs: tuple = ()
@@ -98,9 +98,9 @@ def _found(name: str) -> HigherOrderOperator:
 
 
 def cond(pred: Any, true_fn: Callable, false_fn: Callable, operands: tuple | list = ()) -> Any:
-    """`true_fn(*operands)` if the tensor `pred` (of one element) is true, else `false_fn(*operands)`. Graphs (`make_fx`, `export`)
-    hold both branches, so that the tensor decides each time they run; both must return tensors of the same number and shapes
-    then, and must not change their operands."""
+    """Return `true_fn(*operands)` if the tensor `pred` (of one element) is true, else `false_fn(*operands)`. Graphs (`make_fx`, `export`)
+    contain both branches, so that the tensor decides each time they run; both must return tensors of the same number and shapes then, and
+    must not change their operands."""
     if not isinstance(pred, (bool, int, float, Tensor)):
         raise RuntimeError(f"Expected pred to be bool or tensor, but got {pred}.")
     if isinstance(pred, Tensor) and pred.numel() != 1:
@@ -124,7 +124,7 @@ def cond(pred: Any, true_fn: Callable, false_fn: Callable, operands: tuple | lis
 
 
 def while_loop(cond_fn: Callable, body_fn: Callable, carried_inputs: tuple | list) -> tuple:
-    """`carried = body_fn(*carried)` as long as `cond_fn(*carried)` is true, from `carried_inputs` on; the last `carried`.
+    """Repeat `carried = body_fn(*carried)` as long as `cond_fn(*carried)` is true, from `carried_inputs` on; return the last `carried`.
 
     >>> while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2), (flambeau.tensor(0), flambeau.ones(1)))
     (tensor(3), tensor([8.]))

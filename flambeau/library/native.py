@@ -1,5 +1,4 @@
-"""Libraries of C++ with operators and classes (TORCH_LIBRARY): loaded with `torch.ops.load_library`, found under `torch.ops` and
-`torch.classes`."""
+"""C++ libraries with operators and classes (TORCH_LIBRARY), loaded by `torch.ops.load_library`, found under `torch.ops` and `torch.classes`."""
 
 from __future__ import annotations
 
@@ -19,8 +18,8 @@ _TORCHAUDIO = "torchaudio"  # which cannot be imported unless its library answer
 
 
 def load_library(path: str | os.PathLike) -> None:
-    """Load a shared library; what it registers is there afterwards. A second time it does nothing. One that is linked against
-    PyTorch's own libraries is left out with a warning: its operators raise an error when they are called."""
+    """Load a shared library, once; it registers its operators. One that is linked against PyTorch's own libraries is skipped with a warning:
+    its operators raise an error when they are called."""
     full = os.path.realpath(path)
     if not os.path.exists(full):
         raise OSError(f"{path}: cannot open shared object file: No such file or directory")
@@ -73,7 +72,7 @@ classes: Any = _Classes("torch.classes")
 
 
 def add_class(namespace: str, name: str) -> type:
-    """A new class of C++'s under `torch.classes`; its methods are added one by one."""
+    """Add a C++ class under `torch.classes`, and return it; its methods are added one by one."""
     place = getattr(classes, namespace)
     if name in vars(place):
         raise RuntimeError(f"Custom class with name {namespace}.{name} is already registered.")

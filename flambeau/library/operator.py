@@ -1,5 +1,5 @@
-"""A user's operator: a record like any other (`ops.machinery.record`), whose kernels are Python functions; its derivative; and
-what `flambeau.ops.<namespace>.<name>` is."""
+"""A user's operator: a record like any other (`ops.machinery.record`), whose kernels are Python functions; its derivative; and its public
+face `flambeau.ops.<namespace>.<name>`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class OperatorFace:
 
     @property
     def as_node(self) -> bool:
-        """Return whether a graph shows a call as one node: not if the only kernel is made of other operators."""
+        """Return whether a graph shows a call as one node: not if the only kernel is composed of other operators."""
         return set(self.op.kernels) != {"compositeimplicitautograd"}
 
     @property
@@ -55,7 +55,7 @@ class OperatorFace:
 
     @property
     def default(self) -> OperatorFace:
-        """The one overload there is."""
+        """Return the only overload."""
         return self
 
     @property
@@ -108,7 +108,7 @@ def call_operator(op: Op, /, *args: Any, **kwargs: Any) -> Any:
 
 
 def run_operator(op: Op, values: list) -> Any:
-    """The kernel for the arguments' device, without autograd of its own."""
+    """Run the kernel for the arguments' device, without autograd of its own."""
     tensors = [v for v in tree_flatten(values)[0] if isinstance(v, Tensor)]
     if any(t.device.type == "meta" for t in tensors):
         kernel = op.kernels.get("meta") or _for_any_device(op)
@@ -142,7 +142,7 @@ def _run_kernel(op: Op, kernel: Callable, values: list) -> Any:
 
 
 def _note_changes(op: Op, values: list) -> None:
-    """Kernels may write to memory behind autograd's back (through NumPy): count their in-place changes."""
+    """Count in-place changes of written arguments: kernels may write to memory without autograd's notice (through NumPy)."""
     for argument, value in zip(op.schema.arguments, values):
         if argument.is_write:
             for t in tree_flatten(value)[0]:
@@ -173,7 +173,7 @@ class _Call:
 
 
 def _gradient_function(op: Op, rules: Derivative) -> type[Function]:
-    """An autograd.Function over all tensors of a call, also those in lists; the user's rules see the arguments as they were."""
+    """Return an autograd.Function over all tensors of a call, also those in lists; the user's rules get the original arguments."""
 
     def forward(call: _Call, *leaves: Any) -> tuple:
         result = run_operator(op, tree_unflatten(list(leaves), call.input_shape))
@@ -208,7 +208,7 @@ def _gradient_function(op: Op, rules: Derivative) -> type[Function]:
 
 
 class _NestedNeeds:
-    """Context manager for the user's rules: `ctx.needs_input_grad` has the shape of the arguments."""
+    """Context manager for the user's rules: give `ctx.needs_input_grad` the structure of the arguments."""
 
     def __init__(self, ctx: Any) -> None:
         self.ctx = ctx
@@ -239,7 +239,7 @@ def _flat_gradients(op: Op, call: _Call, given: Any) -> list:
 
 
 class _Namespace(ModuleType):
-    """`flambeau.ops.<namespace>`, where operators of that namespace are found. `early`: kernels of those that are not defined yet."""
+    """`flambeau.ops.<namespace>`, with the operators of that namespace. `early` are kernels of operators that are not defined yet."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -254,12 +254,12 @@ class _Namespace(ModuleType):
 
 
 def absent_namespace(name: str) -> Any:
-    """The namespace in which a library that was not loaded has operators, or None."""
+    """Return the namespace in which a library that was not loaded has operators, or None."""
     return None if name.startswith("__") or not absent.names_namespace(name) else _namespace(name)
 
 
 def define_operator(schema: Schema, own_gradient: bool, tags: Iterable[Any] = ()) -> Op:
-    """Register an operator under its name; there may be one of a name."""
+    """Register an operator under its name, which must be unique."""
     if schema.name.count("::") != 1:
         raise ValueError(f"expected a name of the form '<namespace>::<name>', but got {schema.name!r}")
     if schema.name in OPS:
@@ -277,7 +277,7 @@ def define_operator(schema: Schema, own_gradient: bool, tags: Iterable[Any] = ()
 
 
 def _namespace(name: str) -> _Namespace:
-    """The namespace of this name, made if need be."""
+    """Return the namespace of this name, made if it does not exist."""
     place = vars(ops).get(name)
     if place is None:
         place = _Namespace(f"torch.ops.{name}")
@@ -288,7 +288,7 @@ def _namespace(name: str) -> _Namespace:
 
 
 def kernels_of(op: Any) -> dict[str, Callable[..., Any]]:
-    """The kernels of an operator by device; of a name that nothing is defined under yet, those that its definition will have."""
+    """Return the kernels of an operator by device; for a name that is not defined yet, those that its definition will have."""
     if isinstance(op, str) and op.removesuffix(".default") not in OPS:
         space, _, name = op.removesuffix(".default").partition("::")
         return _namespace(space).early.setdefault(name, {})
@@ -301,7 +301,7 @@ def forget_operator(name: str) -> None:
 
 
 def find_operator(op: Any) -> Op:
-    """The record of the operator meant by a name, a CustomOpDef or the operator itself."""
+    """Return the record of the operator given by a name, a CustomOpDef or the operator itself."""
     op = getattr(op, "_opoverload", op)
     if isinstance(op, OperatorFace):
         return op.op

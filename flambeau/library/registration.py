@@ -29,13 +29,13 @@ _ELSEWHERE = frozenset(f"{kind}{backend}".lower() for kind in _KINDS for backend
 
 
 def fallthrough_kernel() -> None:
-    """Marker for "no kernel of its own" in `Library.impl`; it is never called."""
+    """Raise an error: a marker for "no kernel of its own" in `Library.impl`, which is never called."""
     raise NotImplementedError("fallthrough_kernel() should never be called.")
 
 
 class Library:
-    """A namespace of operators: "DEF" makes a new one, "FRAGMENT" adds to one, "IMPL" adds kernels. What is registered here is
-    forgotten with the object: keep it."""
+    """A namespace of operators: "DEF" makes a new one, "FRAGMENT" adds to one, "IMPL" adds kernels. Its registrations are removed when the
+    object is freed: keep it."""
 
     def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
         if kind not in ("DEF", "FRAGMENT", "IMPL"):
@@ -48,7 +48,7 @@ class Library:
         return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={self.dispatch_key})>"
 
     def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
-        """Add an operator by its schema, such as `add_one(Tensor x) -> Tensor`; returns its name."""
+        """Add an operator by its schema, such as `add_one(Tensor x) -> Tensor`; return its name."""
         if alias_analysis not in ("", "FROM_SCHEMA", "CONSERVATIVE"):
             raise RuntimeError(f"Invalid alias_analysis type {alias_analysis}")
         read = parse_schema(schema)
@@ -73,7 +73,7 @@ class Library:
             _set_kernel(kernels_of(op), key, fn, self)
 
     def _destroy(self) -> None:
-        """Forget the operators and kernels registered here."""
+        """Remove the operators and kernels registered here."""
         _take_back(self._undo)
 
     def __enter__(self) -> Library:
@@ -90,7 +90,7 @@ def _take_back(registrations: list[Callable[[], Any]]) -> None:
 
 @contextmanager
 def _scoped_library(ns: str, kind: str, dispatch_key: str = "") -> Iterator[Library]:
-    """A library whose operators and kernels are forgotten at the end of the block."""
+    """Context manager: a library whose operators and kernels are removed on exit."""
     with Library(ns, kind, dispatch_key) as made:
         yield made
 
@@ -134,7 +134,7 @@ def define(qualname: Any, schema: str, *args: Any, lib: Library | None = None, t
 
 
 def impl(qualname: Any, types: str | Sequence[str], func: Any = None, *, lib: Library | None = None) -> Any:
-    """Use a function as the kernel of an operator for these devices ("default" stands for all); also as a decorator. The older form
+    """Register a function as the kernel of an operator for these devices ("default" stands for all); also as a decorator. The older form
     `impl(library, name, dispatch_key)` is a decorator, too."""
     if isinstance(qualname, Library):
         return lambda function: _registered(qualname, types, function, func or "")
@@ -153,7 +153,7 @@ def impl(qualname: Any, types: str | Sequence[str], func: Any = None, *, lib: Li
 def register_kernel(
     op: Any, device_types: str | Sequence[str] | None, func: Function | None = None, /, *, lib: Library | None = None
 ) -> Any:
-    """`impl` for an operator given as an object or by name; None stands for every device."""
+    """Register a kernel, as `impl` does, for an operator given as an object or by name; None stands for every device."""
     target = find_operator(op).schema.name
     register = impl(target, "default" if device_types is None else device_types, lib=lib)
     return register if func is None else register(func)
@@ -168,7 +168,7 @@ def register_fake(
     _stacklevel: int = 1,
     allow_override: bool = True,
 ) -> Any:
-    """Register a function that gives an operator's result for tensors without values (device "meta"), replacing an earlier one."""
+    """Register a function that returns an operator's result for tensors without values (device "meta"), replacing an earlier one."""
 
     def register(function: Function) -> Function:
         kernels = find_operator(op).kernels
@@ -183,7 +183,7 @@ def register_fake(
 def register_autograd(
     op: Any, backward: Function, /, *, setup_context: Function | None = None, lib: Library | None = None
 ) -> None:
-    """Register an operator's derivative: `setup_context(ctx, inputs, output)` keeps what `backward(ctx, *grads)` reads."""
+    """Register an operator's derivative: `setup_context(ctx, inputs, output)` saves what `backward(ctx, *grads)` reads."""
     target = find_operator(op)
     if target.schema.is_mutable:
         raise RuntimeError(
@@ -194,8 +194,8 @@ def register_autograd(
 
 
 def register_vmap(op: Any, func: Function | None = None, /, *, lib: Library | None = None) -> Any:
-    """Register an operator's rule for batches: `func(info, in_dims, *args)` gets values with a dimension more, at `in_dims`
-    (None where an argument has none), and returns the result and the position of its batch dimension. Also as a decorator."""
+    """Register an operator's batching rule: `func(info, in_dims, *args)` gets values with another dimension, at `in_dims` (None for an
+    argument without), and returns the result and the position of its batch dimension. Also as a decorator."""
 
     def register(function: Function) -> Function:
         _set_field(

@@ -1,5 +1,5 @@
-"""Answers and loops of our own for torchaudio: what it asks its native library when imported, and the loops that have
-no other form once it believes that the library is there: filters, the transducer's loss, alignment. The library itself is linked against PyTorch (see `absent.py`)."""
+"""Replacements for torchaudio's native library, which is linked against PyTorch (see `absent.py`): answers to its queries at import, and its
+loops that have no other form: filters, the transducer's loss, alignment."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def overdrive_rows(out, x, distorted, last_in, last_out, rows, n):
 def transducer_rows(
     costs, grads, alpha, beta, scores, targets, steps_of, length_of, samples, steps, states, classes, blank, fused
 ):
-    """Costs of a transducer (Graves, 2012) and their gradients by the scores (samples, steps, states, classes), or, `fused`, by what the
-    scores are the log_softmax of. `alpha` and `beta` are logarithms of the ways to a node of the lattice and from it to the end."""
+    """Costs of a transducer (Graves, 2012) and their gradients by the scores (samples, steps, states, classes), or, if `fused`, by the inputs
+    of their log_softmax. `alpha` and `beta` are logarithms of the sums over paths to a node of the lattice and from it to the end."""
     for n in prange(samples, 16 * steps * states * classes):
         last, length = steps_of[n] - 1, length_of[n]
         for t in range(last + 1):
@@ -85,7 +85,8 @@ def transducer_rows(
 
 @loop_kernel
 def align_row(path, came, best, scores, targets, steps, classes, states, blank):
-    """The most probable way through the states of CTC: the class at each step. `best` holds two rows of states, `came` whence."""
+    """Find the most probable path through the states of CTC: the class at each step. `best` holds two rows of states, `came` the previous
+    states."""
     for _ in prange(1, 1):
         for t in range(steps):
             now, before = (t % 2) * states, ((t + 1) % 2) * states

@@ -1,1 +1,1 @@
-"""Flambeau in the place of PyTorch, where a program or its user asks for it: in this process, in those it starts, in an environment."""
+"""Flambeau in place of PyTorch, at the request of a program or its user: in this process, in those it starts, in an environment."""

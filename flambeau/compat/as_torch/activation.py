@@ -17,7 +17,7 @@ _FILE = "flambeau-as-torch.pth"
 
 
 def export() -> None:
-    """Programs started from now on with this process's environment variables have Flambeau as torch."""
+    """Set environment variables so that programs started from now on get Flambeau as torch."""
     folders = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
     os.environ["PYTHONPATH"] = os.pathsep.join([STARTUP, *(folder for folder in folders if folder != STARTUP)])
     if STARTUP not in sys.path:  # where PYTHONPATH would have put it: programs hand sys.path on, too
@@ -25,13 +25,13 @@ def export() -> None:
 
 
 def activation_file() -> Path:
-    """Return the path of the file that activates posing in this Python environment."""
+    """Return the path of the file that activates Flambeau as torch in this Python environment."""
     return Path(sysconfig.get_path("purelib"), _FILE)
 
 
 def activate() -> Path:
-    """Make every `import torch` in this Python's environment give Flambeau from the next
-    start on. Returns the file that was written; it has no effect once the package is gone."""
+    """Make every `import torch` in this Python's environment return Flambeau from the next start on. Returns the file that was written; it
+    has no effect after the package is removed."""
     line = (
         f"import os, sys; there = {STARTUP!r}; os.path.isdir(there) and (sys.path.append(there),"
         " __import__('flambeau_torch_later').come_first(), sys.path.remove(there))\n"

@@ -31,7 +31,7 @@ _replaced: list[ModuleType] = []  # the launcher's own main module, kept alive w
 
 
 def _own_frames_removed(trace: TracebackType | None) -> TracebackType | None:
-    """The part of a traceback that belongs to the program."""
+    """Return the part of a traceback that belongs to the program."""
     launcher = {__file__, runpy.__file__, "<frozen runpy>"}
     inside, seen = trace, False
     while inside is not None:
@@ -96,7 +96,7 @@ def _run_code(text: str, arguments: Sequence[str]) -> None:
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Run the program that the command line names, with Flambeau in the place of PyTorch."""
+    """Run the program that the command line names, with Flambeau in place of PyTorch."""
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE, file=sys.stdout if arguments else sys.stderr)
         sys.exit(0 if arguments else 2)

@@ -1,4 +1,4 @@
-"""Flambeau in the place of PyTorch: after `install_as_torch()`, `import torch` gives this package.
+"""Flambeau in place of PyTorch: after `install_as_torch()`, `import torch` returns this package.
 
 >>> import flambeau
 >>> flambeau.install_as_torch()
@@ -37,12 +37,12 @@ _NAMES = ("torch", "torchvision", "horovod", "functorch")
 
 
 def _folder() -> str:
-    """The folder of this package."""
+    """Return the folder of this package."""
     return os.path.abspath(sys.modules[naming.PACKAGE].__path__[0])
 
 
 class _AliasFinder(importlib.abc.MetaPathFinder):
-    """Finds `torch.x.y` as `flambeau.x.y`."""
+    """Finder of `torch.x.y` as `flambeau.x.y`."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -53,7 +53,7 @@ class _AliasFinder(importlib.abc.MetaPathFinder):
 
 
 def alias_of(fullname: str, path: Sequence[str] | None = None) -> importlib.machinery.ModuleSpec | None:
-    """The import system's spec of this package's module for a name of PyTorch's or torchvision's."""
+    """Return the import system's spec of this package's module for a name of PyTorch or torchvision."""
     real_name = naming.own_name(fullname)
     loaded = sys.modules.get(real_name)
     search = path or sys.modules[naming.PACKAGE].__path__  # torchvision and horovod are in it, too
@@ -68,7 +68,7 @@ def alias_of(fullname: str, path: Sequence[str] | None = None) -> importlib.mach
 
 
 class _OwnFinder(importlib.abc.MetaPathFinder):
-    """Finds this package's modules as usual, and sees to it that they are known under their second names, too."""
+    """Finder of this package's modules that also registers them under their second names."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -88,7 +88,7 @@ class _OwnFinder(importlib.abc.MetaPathFinder):
 
 
 def _present(module: ModuleType) -> None:
-    """Make a loaded module of this package PyTorch's or torchvision's, for programs and for `inspect`."""
+    """Present a loaded module of this package as PyTorch's or torchvision's, for programs and for `inspect`."""
     sys.modules.setdefault(naming.torch_name(module.__name__), module)
     _explain_missing_names(module)
     _rename_classes(module)
@@ -97,7 +97,7 @@ def _present(module: ModuleType) -> None:
 
 
 def _rename_classes(module: ModuleType) -> None:
-    """Rename classes to PyTorch's modules: programs print them, compare their names and pickle them by name."""
+    """Set the `__module__` of classes to PyTorch's modules: programs print them, compare their names and pickle them by name."""
     here = module.__name__
     for value in list(vars(module).values()):
         if isinstance(value, type) and here in (
@@ -108,7 +108,7 @@ def _rename_classes(module: ModuleType) -> None:
 
 
 class _MxnetFinder(importlib.abc.MetaPathFinder):
-    """Finds `mxnet`, where it is not installed, for code that uses its record files: other code asks whether the rest is there."""
+    """Finder of `mxnet`, if it is not installed, for code that uses its record files; other code only tests whether it exists."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -120,7 +120,7 @@ class _MxnetFinder(importlib.abc.MetaPathFinder):
 
 
 class _LastFinder(importlib.abc.MetaPathFinder):
-    """Asked when nobody has found a module: `from torch import x` looks for `flambeau.x`, and the program's author knows it as `torch.x`."""
+    """Last finder: if `from torch import x` finds no `flambeau.x`, raise an error that names `torch.x`, as the program's author knows it."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> None:
         if fullname.partition(".")[0] in (naming.PACKAGE, *_NAMES) and not _is_question():
@@ -129,7 +129,7 @@ class _LastFinder(importlib.abc.MetaPathFinder):
 
 
 def _asking_code() -> CodeType:
-    """The code that imports a module, or asks for it."""
+    """Return the code that imports or looks for a module."""
     frame = sys._getframe(1)
     while "importlib" in frame.f_code.co_filename or frame.f_globals is globals():
         frame = frame.f_back  # type: ignore[assignment]
@@ -137,14 +137,14 @@ def _asking_code() -> CodeType:
 
 
 def _mentions(code: CodeType, name: str) -> bool:
-    """Return whether code, or that of a function inside it, has a name in which `name` occurs."""
+    """Return whether code, or that of a function inside it, has a name that contains `name`."""
     inner = [const for const in code.co_consts if isinstance(const, CodeType)]
     return any(name in known for known in code.co_names) or any(_mentions(each, name) for each in inner)
 
 
 def _is_question() -> bool:
-    """Return whether `importlib.util.find_spec` is looking for the module: that is how programs ask if there is one, and None is
-    the answer, not an error."""
+    """Return whether `importlib.util.find_spec` is looking for the module: programs test this way whether it exists, and the answer is None,
+    not an error."""
     frame = sys._getframe(1)
     while (frame := frame.f_back) is not None and "importlib" in frame.f_code.co_filename:  # type: ignore[assignment]
         if frame.f_code is importlib.util.find_spec.__code__:
@@ -192,7 +192,7 @@ class _DistributionFinder(importlib.metadata.DistributionFinder):
 
 
 def distributions(context: Any) -> list[importlib.metadata.Distribution]:
-    """The distributions installed under the name that somebody asks for."""
+    """Return the distributions for the name in `context`."""
     return [_Distribution(context.name)] if context is not None and context.name in _NAMES else []
 
 
@@ -200,8 +200,8 @@ def distributions(context: Any) -> list[importlib.metadata.Distribution]:
 
 
 class _InstallOnArrival:
-    """Travels to a new process with what prepares it there, and takes PyTorch's place as it is unpickled: the main
-    module is imported right after, and may import torch."""
+    """Object that is sent to a new process with its preparation data, and installs Flambeau as torch when it is unpickled: the main module is
+    imported right after, and may import torch."""
 
     def __reduce__(self) -> tuple:
         root = os.path.dirname(_folder())
@@ -224,8 +224,8 @@ _installing = locks.new_lock()
 
 
 def install_as_torch() -> None:
-    """Make `import torch` and `import torchvision` give Flambeau in this process and those it starts through
-    `multiprocessing`; `torch.__version__` is the version of PyTorch that Flambeau follows."""
+    """Make `import torch` and `import torchvision` return Flambeau in this process and those it starts through `multiprocessing`;
+    `torch.__version__` is the version of PyTorch that Flambeau follows."""
     with _installing:  # who comes while another thread does it waits until the names are there
         if not naming.is_posing():
             _install()

@@ -47,7 +47,7 @@ _FINDER = _Finder()
 
 
 def install(first: bool) -> None:
-    """Make `import ts` work. A worker looks here first; elsewhere a program's own package `ts` goes before."""
+    """Make `import ts` work. In a worker this comes `first`; elsewhere a program's own package `ts` has precedence."""
     _FINDER.first = _FINDER.first or first
     if _FINDER not in sys.meta_path:
         sys.meta_path.insert(0, _FINDER)

@@ -1,4 +1,4 @@
-"""`torch._VF`: the functions of `torch` by another name, which older programs call recurrent layers by."""
+"""`torch._VF`: the functions of `torch` by another name, used by older programs for recurrent layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`torch.__config__`: what this installation is made of."""
+"""`torch.__config__`: the build and settings of this installation."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ __all__ = ["parallel_info", "show"]
 
 
 def _cxx_flags() -> str:
-    """The options of the C++ compiler: none, because nothing here is compiled before it is used."""
+    """Return the options of the C++ compiler: none, because nothing is compiled in advance."""
     return ""
 
 
 def parallel_info() -> str:
-    """A text: the number of threads that kernels use, and what runs them."""
+    """Return a text on the number of threads that kernels use, and the library that runs them."""
     return (
         f"threads of one operator: {get_num_threads()}\n"
         f"operators at the same time: {get_num_interop_threads()}\n"

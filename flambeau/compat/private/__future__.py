@@ -1,4 +1,4 @@
-"""`torch.__future__`: how the parameters of a module are converted, as it may become the rule in a later version.
+"""`torch.__future__`: switches for conversions of a module's parameters that may become the default in a later version.
 
 >>> flambeau.__future__.get_swap_module_params_on_conversion()
 False
@@ -17,7 +17,7 @@ __all__ = [
 
 
 def set_overwrite_module_params_on_conversion(value: bool) -> None:
-    """Set whether `module.to(...)` and its kin make new parameters instead of changing the data of the old ones."""
+    """Set whether conversions such as `module.to(...)` make new parameters instead of changing the data of the old ones."""
     ConversionFlags.overwrite = value
 
 
@@ -27,7 +27,7 @@ def get_overwrite_module_params_on_conversion() -> bool:
 
 
 def set_swap_module_params_on_conversion(value: bool) -> None:
-    """Set whether `module.to(...)` and `load_state_dict` exchange each parameter with its new self (`swap_tensors`)."""
+    """Set whether `module.to(...)` and `load_state_dict` exchange each parameter with its new value by `swap_tensors`."""
     ConversionFlags.swap = value
 
 

@@ -1,1 +1,1 @@
-"""PyTorch's private rooms, as far as programs and libraries import from them: `torch._C` is `compat.private._C`."""
+"""PyTorch's private modules that programs and libraries import from: `torch._C` is `compat.private._C`."""

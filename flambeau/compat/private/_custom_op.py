@@ -1,4 +1,4 @@
-"""PyTorch's first interface for operators of one's own. `torch.library.custom_op` has taken its place; nothing is registered here."""
+"""PyTorch's first interface for custom operators, replaced by `torch.library.custom_op`; nothing is registered here."""
 
 from __future__ import annotations
 

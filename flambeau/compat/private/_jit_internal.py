@@ -1,4 +1,4 @@
-"""`torch._jit_internal`: what libraries import from where PyTorch keeps TorchScript's marks and helpers."""
+"""`torch._jit_internal`: TorchScript's markers and helpers that libraries import."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def boolean_dispatch(
     module_name: str,
     func_name: str,
 ) -> Callable:
-    """Make a function that calls one of two by a flag, which compiled code needs as a constant."""
+    """Return a function that calls one of two by a flag, which compiled code needs as a constant."""
 
     def fn(*args: Any, **kwargs: Any) -> Any:
         flag = kwargs.get(arg_name, args[arg_index] if arg_index < len(args) else default)
@@ -61,12 +61,12 @@ def is_optional(ann: Any) -> bool:
 
 
 def is_tuple(ann: Any) -> bool:
-    """Return whether an annotation is one of tuples."""
+    """Return whether an annotation is a tuple type."""
     return ann is typing.Tuple or typing.get_origin(ann) is tuple  # noqa: UP006  as programs write it
 
 
 def get_callable_argument_names(fn: Callable) -> list[str]:
-    """The names of the arguments that may be given by position or by name; none if some may be given in another way only."""
+    """Return the names of the arguments that may be given by position or by name; [] if the signature is not known."""
     try:
         parameters = inspect.signature(fn).parameters.values()
     except (TypeError, ValueError):
@@ -87,7 +87,7 @@ def _copy_to_script_wrapper(fn: Callable) -> Callable:
 
 @contextlib.contextmanager
 def _disable_emit_hooks() -> Iterator[None]:
-    """PyTorch's tests save and load what they compile unless this is on; nothing is done here."""
+    """Context manager without effect: PyTorch's tests save and load what they compile unless it is used."""
     yield
 
 

@@ -1,4 +1,4 @@
-"""Questions about tensors that libraries ask PyTorch's private room of primitives."""
+"""Helpers about tensors that libraries import from PyTorch's private module of primitives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["is_contiguous_or_false", "make_contiguous_strides_for", "suggest_mem
 
 
 def suggest_memory_format(x: Tensor) -> memory_format:
-    """The memory format of a tensor: channels last if it does, or else contiguous."""
+    """Return the memory format of a tensor: channels last if it has that layout, else contiguous."""
     for rank, wanted in ((4, channels_last), (5, channels_last_3d)):
         if x.dim() == rank and not x.is_contiguous() and x.is_contiguous(memory_format=wanted):
             return wanted
@@ -19,7 +19,7 @@ def suggest_memory_format(x: Tensor) -> memory_format:
 
 
 def make_contiguous_strides_for(shape: Sequence[int], row_major: bool = True) -> tuple[int, ...]:
-    """The strides of a contiguous tensor; of one whose last two dimensions are exchanged in memory, unless row_major."""
+    """Return the strides of a contiguous tensor; unless row_major, with its last two dimensions exchanged in memory."""
     strides: list[int] = []
     step = 1
     for size in reversed(shape):
@@ -31,5 +31,5 @@ def make_contiguous_strides_for(shape: Sequence[int], row_major: bool = True) ->
 
 
 def is_contiguous_or_false(a: Tensor) -> bool:
-    """Return whether a tensor's elements follow each other; with sizes that are numbers there is always an answer."""
+    """Return whether a tensor is contiguous; with sizes that are numbers this is always known."""
     return a.is_contiguous()

@@ -1,4 +1,4 @@
-"""Parts of the printed form of tensors, which classes of other libraries use for their own."""
+"""Parts of the printed form of tensors, which other libraries use for their own classes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["PRINT_OPTS", "printoptions", "set_printoptions"]
 
 
 def _str(self: Any, *, tensor_contents: str | None = None) -> str:
-    """The printed form of a tensor, with other contents in the place of its own."""
+    """Return the printed form of a tensor, with other contents in place of its own."""
     return self.__repr__(tensor_contents=tensor_contents)
 
 
@@ -20,11 +20,11 @@ _str_intern = _str
 
 
 def _tensor_str(self: Any, indent: int) -> str:
-    """The elements of a tensor in brackets, lines after the first indented."""
+    """Return the elements of a tensor in brackets, lines after the first indented."""
     host = self.detach().resolve_conj().resolve_neg().cpu()
     return printing.body(host._array(), host.dtype, host.shape, indent)
 
 
 def _add_suffixes(tensor_str: str, suffixes: list[str], indent: int, force_newline: bool) -> str:
-    """The text with `, name=value` behind it, on new lines where they do not fit, and a closing bracket."""
+    """Return the text followed by `, name=value` suffixes, on new lines if they do not fit, and a closing bracket."""
     return printing.assemble("", tensor_str, suffixes, indent, force_newline)

@@ -1,4 +1,4 @@
-"""Names under which PyTorch pickles tensors: a plain pickle written by it is read through these."""
+"""Names under which PyTorch pickles tensors: a plain pickle written by it is read through them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _rebuild_tensor_v3(storage: Any, *args: Any) -> Any:
 
 
 class ExceptionWrapper:
-    """An exception to be raised again in another thread or process, with the traceback of the first place in its message."""
+    """An exception to be raised again in another thread or process, with the original traceback in its message."""
 
     def __init__(self, exc_info: Any = None, where: str = "in background"):
         problem = (sys.exc_info() if exc_info is None else exc_info)[1]
@@ -63,18 +63,18 @@ class ExceptionWrapper:
 
 
 def _flatten_dense_tensors(tensors: Any) -> Any:
-    """Tensors of one dtype as one vector, one behind the other."""
+    """Return tensors of one dtype as one vector, one after the other."""
     return namespace("torch")["cat"]([t.contiguous().view(-1) for t in tensors])
 
 
 def _unflatten_dense_tensors(flat: Any, tensors: Any) -> tuple:
-    """A vector as tensors with the shapes of these; they share its memory."""
+    """Split a vector into tensors with the shapes of these; they share its memory."""
     parts = flat.split([t.numel() for t in tensors])
     return tuple(part.view(t.shape) for part, t in zip(parts, tensors))
 
 
 def _take_tensors(tensors: Any, size_limit: int) -> Any:
-    """Groups of tensors of one type, in order of the type's first tensor, each of at most `size_limit` bytes or of one tensor."""
+    """Yield groups of tensors of one type, in order of the type's first tensor, each of at most `size_limit` bytes or of one tensor."""
     open_groups: dict[str, list[Any]] = {}
     for t in tensors:
         group = open_groups.setdefault(t.type(), [])
@@ -86,7 +86,7 @@ def _take_tensors(tensors: Any, size_limit: int) -> Any:
 
 
 def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
-    """The number of a device; that of the chosen one where none is given and `optional`, -1 for the CPU where that is allowed."""
+    """Return the index of a device; that of the current one if none is given and `optional`, -1 for the CPU if that is allowed."""
     where = Device(device) if isinstance(device, str) else device
     if isinstance(where, int):
         return where
@@ -102,7 +102,7 @@ def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fal
 
 
 def _get_device_module(device_type: str) -> Any:
-    """The module of a type of device: `flambeau.cpu` for "cpu"."""
+    """Return the module of a type of device: `flambeau.cpu` for "cpu"."""
     found = getattr(sys.modules[naming.PACKAGE], device_type, None)
     if found is None:
         raise RuntimeError(
@@ -112,5 +112,5 @@ def _get_device_module(device_type: str) -> Any:
 
 
 def _get_available_device_type() -> str | None:
-    """The type of accelerator that is there; None without one."""
+    """Return the type of the available accelerator; None without one."""
     return "cuda" if cuda.is_available() else None

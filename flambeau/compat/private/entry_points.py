@@ -1,5 +1,5 @@
-"""Names of PyTorch's that stand for parts of how it is built: C++ classes behind TorchScript, entry points of one library's kernels,
-other makers' devices. Programs may compare with them and import them; calling one says what to call instead."""
+"""Names of PyTorch's implementation: C++ classes behind TorchScript, entry points of one library's kernels, devices of other vendors.
+Programs may compare with them and import them; calling one raises an error that names the alternative."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class PyTorchFileWriter(ArchiveWriter):
 
 
 class _ClassProperty:
-    """A property of a class: `function(cls)` is called at each look."""
+    """A property of a class: `function(cls)` is called at each access."""
 
     def __init__(self, func: Any):
         self.func = func
@@ -128,7 +128,7 @@ def sym_constrain_range(size: Any, **bounds: int | None) -> None:
 
 
 def sym_constrain_range_for_size(size: Any, **bounds: int | None) -> None:
-    """Check a number that is used as a size: it is at least 0, too."""
+    """Check a number that is used as a size: it must also be at least 0."""
     sym_constrain_range(size, min=bounds.get("min") or 0, max=bounds.get("max"))
 
 
@@ -138,22 +138,22 @@ def sym_fresh_size(expr: Any) -> Any:
 
 
 def indices_copy(input: Any) -> Any:
-    """A copy of a sparse tensor's indices."""
+    """Return a copy of a sparse tensor's indices."""
     return input.indices().clone()
 
 
 def values_copy(input: Any) -> Any:
-    """A copy of a sparse tensor's values."""
+    """Return a copy of a sparse tensor's values."""
     return input.values().clone()
 
 
 def _shape_as_tensor(input: Any) -> Any:
-    """The sizes of a tensor as a tensor."""
+    """Return the sizes of a tensor as a tensor."""
     return tensor(list(input.shape), dtype=_dt.int64)
 
 
 def _assert_async(input: Any, assert_msg: str = "Expected Tensor with single nonzero value, but got zero") -> None:
-    """Raise an error if the tensor, of one element, is zero. PyTorch's waits for a GPU only later; this waits now."""
+    """Raise an error if the tensor, of one element, is zero. PyTorch checks this on a GPU asynchronously; this waits."""
     if input.numel() != 1:
         raise RuntimeError(f"Expected a Tensor with a single value, but got one of shape {list(input.shape)}")
     if not input.item():
@@ -163,7 +163,7 @@ def _assert_async(input: Any, assert_msg: str = "Expected Tensor with single non
 def inline_asm_elementwise(
     *inputs: Any, asm_str: str, constraints: str, dtype: Any, is_pure: bool = True, pack: int = 1
 ) -> Any:
-    """Refuse: PyTorch's compiler puts a GPU's instructions into its own kernels; `torch.cuda.jiterator` or an extension does so here."""
+    """Raise an error: this belongs to PyTorch's compiler; use `torch.cuda.jiterator` or an extension instead."""
     raise NotImplementedError(
         "inline_asm_elementwise is a part of PyTorch's compiler; write the kernel as an extension"
     )

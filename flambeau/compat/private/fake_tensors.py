@@ -1,5 +1,5 @@
-"""Kinds of tensors by which PyTorch traces programs. Programs ask whether a tensor is one of them; here none is: shapes are followed by
-tensors on the device "meta", and recordings are made of real ones."""
+"""Kinds of tensors with which PyTorch traces programs. Programs test whether a tensor is one of them; here none is: shapes are computed by
+tensors on the device "meta", and recordings use real ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = [
 
 
 class FakeTensor(Tensor):
-    """The class of PyTorch's tensors without values. No tensor is one: `device="meta"` makes tensors without values here."""
+    """The class of PyTorch's tensors without values. It has no instances: `device="meta"` makes tensors without values here."""
 
     __torch_function__ = disabled_torch_function  # operators need not look for it
 
@@ -25,7 +25,7 @@ class FakeTensor(Tensor):
 
 
 class FunctionalTensor(FakeTensor):
-    """The class of PyTorch's tensors whose changes are recorded as new tensors. No tensor is one."""
+    """The class of PyTorch's tensors whose changes are recorded as new tensors. It has no instances."""
 
 
 class FakeTensorMode:
@@ -49,7 +49,7 @@ def detect_fake_mode(inputs: Any = None) -> None:
 
 
 class TracingContext:
-    """State of PyTorch's compiler while it traces; there is never one."""
+    """State of PyTorch's compiler during tracing; it never exists here."""
 
     @staticmethod
     def try_get() -> None:
@@ -57,16 +57,16 @@ class TracingContext:
 
 
 def valid_vec_isa_list() -> list[Any]:
-    """Return no classes of vector instructions: PyTorch's compiler writes C++ for them, and kernels here are LLVM's."""
+    """Return []: PyTorch's compiler generates C++ for vector instruction sets; kernels here are compiled by LLVM."""
     return []
 
 
 @contextmanager
 def unset_fake_temporarily() -> Iterator[None]:
-    """Context manager: the mode of fake tensors that was on before; there is never one."""
+    """Context manager: yield the mode of fake tensors that was on before, here always None."""
     yield None
 
 
 def extract_kwargs(arg: Any) -> dict[str, Any]:
-    """The arguments beside the values that make a nested tensor of the same rows."""
+    """Return the arguments besides the values that make a nested tensor with the same rows."""
     return {"offsets": arg.offsets(), "lengths": arg.lengths()}

@@ -1,1 +1,1 @@
-"""`torch.backends`: switches of the libraries that PyTorch uses, each a module that programs know as `torch.backends.<name>`."""
+"""`torch.backends`: switches of the libraries that PyTorch uses, each a module `torch.backends.<name>`."""

@@ -1,4 +1,4 @@
-"""`torch.backends.cuda`: switches for matrix products and attention on CUDA. The CPU heeds those of attention."""
+"""`torch.backends.cuda`: switches for matrix products and attention on CUDA. The CPU respects those of attention."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ cuBLASModule = type(_settings.matmul_switches)
 
 
 def is_built() -> bool:
-    """Return False: nothing here was compiled against CUDA, which is loaded where it is installed."""
+    """Return False: nothing here was compiled against CUDA, which is loaded if it is installed."""
     return False
 
 
@@ -45,7 +45,7 @@ cudnn_sdp_enabled, enable_cudnn_sdp = _pair("cudnn")
 def sdp_kernel(
     enable_flash: bool = True, enable_math: bool = True, enable_mem_efficient: bool = True, enable_cudnn: bool = True
 ) -> Iterator[dict[str, bool]]:
-    """The older form of `nn.attention.sdpa_kernel`: which kernels attention may use inside the block."""
+    """Context manager: set which kernels attention may use; the older form of `nn.attention.sdpa_kernel`."""
     warnings.warn(
         "`torch.backends.cuda.sdp_kernel()` is deprecated. In the future, this context manager will be removed. Please see"
         " `torch.nn.attention.sdpa_kernel()` for the new context manager, with updated signature.",
@@ -63,7 +63,7 @@ def sdp_kernel(
 
 @dataclass
 class SDPAParams:
-    """The arguments of an attention, to ask which kernels could compute it."""
+    """The arguments of an attention call, to query which kernels could compute it."""
 
     query: Any
     key: Any
@@ -105,14 +105,14 @@ _new_enum: Any = Enum  # by names that are only known when it runs
 
 
 class _Choice:
-    """Preferred library of the program: stored and returned, while the fastest available one computes."""
+    """Preferred library of the program: stored and returned, while the fastest available one is used."""
 
     def __init__(self, name: str, kinds: str):
         self.kinds = _new_enum(name, kinds, start=0)
         self.chosen = self.kinds["Default"]
 
     def __call__(self, backend: Any = None) -> Any:
-        """Return the library that is preferred, after setting it where one is named."""
+        """Return the preferred library, after setting it if one is given."""
         if isinstance(backend, str):
             names = {kind.name.lower(): kind for kind in self.kinds}
             if backend not in names:
@@ -137,7 +137,7 @@ def allow_fp16_bf16_reduction_math_sdp(enabled: bool) -> None:
 
 
 def fp16_bf16_reduction_math_sdp_allowed() -> bool:
-    """Return what `allow_fp16_bf16_reduction_math_sdp` has set."""
+    """Return the value set by `allow_fp16_bf16_reduction_math_sdp`."""
     return _reduced_math[0]
 
 

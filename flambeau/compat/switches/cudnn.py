@@ -14,7 +14,7 @@ from ...core.settings import cudnn_switches as _switches
 
 
 def version() -> int | None:
-    """The library's version, 91900 for 9.19.0; None where it is missing."""
+    """Return the library's version, 91900 for 9.19.0; None if it is missing."""
     try:
         nvidia.start()
         return cudnn_graph.version()
@@ -40,7 +40,7 @@ def flags(
     deterministic: bool = False,
     allow_tf32: bool = True,
 ) -> Iterator[None]:
-    """The switches, for the length of a `with` block."""
+    """Context manager: set the switches, restore them on exit."""
     before = {name: getattr(_switches, name) for name in _NAMES}
     inside = (enabled, benchmark, benchmark_limit, deterministic, allow_tf32)
     _switches.__dict__.update(zip(_NAMES, inside))
@@ -51,7 +51,7 @@ def flags(
 
 
 class _Switches(_ModuleType):
-    """The module: its switches are those that the library's callers read."""
+    """The module's class: its switches are those that callers of the library read."""
 
     enabled: bool
     benchmark: bool

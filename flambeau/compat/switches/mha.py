@@ -1,5 +1,4 @@
-"""`torch.backends.mha`: PyTorch's shortcut for inference through transformer layers, which Flambeau does not have: the layers always
-compute the same way."""
+"""`torch.backends.mha`: PyTorch's inference shortcut of transformer layers, which Flambeau lacks: the layers always compute the same way."""
 
 from __future__ import annotations
 
@@ -10,6 +9,6 @@ def get_fastpath_enabled() -> bool:
 
 
 def set_fastpath_enabled(value: bool) -> None:
-    """Programs switch the shortcut off; it cannot be switched on."""
+    """Accept False, as programs switch the shortcut off; raise an error for True."""
     if value:
         raise RuntimeError("transformer layers have no fast path in Flambeau: it can only be switched off")

@@ -55,7 +55,7 @@ def set_flags(
 
 @contextlib.contextmanager
 def flags(enabled: bool = False, deterministic: bool = False, allow_tf32: bool | None = True) -> Iterator[None]:
-    """oneDNN switched on or off for the length of a `with` block."""
+    """Context manager: set the switches of oneDNN, restore them on exit."""
     before = set_flags(enabled, deterministic, allow_tf32)
     try:
         yield
@@ -70,7 +70,7 @@ def _checked(value: Any, setter: str) -> bool:
 
 
 class _Switches(ModuleType):
-    """The module itself: assigning to `enabled` must have an effect. `deterministic` and `allow_tf32` are for Intel's GPUs: elsewhere
+    """The module's class: assigning to `enabled` must have an effect. `deterministic` and `allow_tf32` are for Intel's GPUs: elsewhere
     products of float32 are computed in float32, in the same order every time, and `allow_tf32` remains None, as in PyTorch."""
 
     _deterministic = False

@@ -1,4 +1,4 @@
-"""`torch.backends.mps`: there is none."""
+"""`torch.backends.mps`: Apple's GPUs, which are not supported."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ...core.absent import raising
 
 
 def is_built() -> bool:
-    """Return False: it is not part of Flambeau."""
+    """Return False: MPS is not part of Flambeau."""
     return False
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 
 def is_available() -> bool:
-    """Return False: it is not part of Flambeau."""
+    """Return False: NNPACK is not part of Flambeau."""
     return False
 
 

@@ -1,4 +1,4 @@
-"""`torch.backends.opt_einsum`: the package that chooses an order of products for `einsum`; without it, from left to right."""
+"""`torch.backends.opt_einsum`: the package that chooses an order of products for `einsum`; without it, they go from left to right."""
 
 from __future__ import annotations
 

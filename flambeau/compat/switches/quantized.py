@@ -1,7 +1,7 @@
-"""`torch.backends.quantized`: which library computes with quantized tensors.
+"""`torch.backends.quantized`: the library that computes with quantized tensors.
 
-All engines are names of one here: oneDNN multiplies, and the steps around it are those of PyTorch's x86 engine. What a name changes
-is what programs and tools decide by it.
+All engines are names of one here: oneDNN multiplies, and the steps around it are those of PyTorch's x86 engine. A name only matters to
+programs and tools that read it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ...core.quantized import Engine
 
 
 class _Switches(ModuleType):
-    """The module itself: assigning to `engine` must have an effect."""
+    """The module's class: assigning to `engine` must have an effect."""
 
     @property
     def engine(self) -> str:

@@ -1,4 +1,4 @@
-"""Libraries that PyTorch computes with and Flambeau does not: `torch.backends.mkl`, `torch.backends.kleidiai`."""
+"""Libraries that PyTorch uses and Flambeau does not: `torch.backends.mkl`, `torch.backends.kleidiai`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The batching rules, one module per family of operators. Importing this puts them into the records."""
+"""The batching rules, one module per family of operators. Importing this package adds them to the records."""
 
 from . import creation, indexing, layers, losses, products, random, reductions, shapes
 

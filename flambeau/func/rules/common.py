@@ -1,4 +1,4 @@
-"""The forms that most batching rules have: arguments that count dimensions, and operators on stacks of something."""
+"""The common forms of batching rules: arguments that count dimensions, and operators on stacks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def bind(function: Any, args: tuple, kwargs: dict) -> inspect.BoundArguments:
 
 
 def shifted(dim: int, rank: int) -> int:
-    """The position in a batch of dimension `dim` of an element with `rank` dimensions."""
+    """Return the position in a batch of dimension `dim` of an element with `rank` dimensions."""
     limit = max(rank, 1)
     if not -limit <= dim < limit:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-limit}, {limit - 1}], but got {dim})")
@@ -32,7 +32,7 @@ def shifted(dim: int, rank: int) -> int:
 
 
 def shifted_all(dims: Any, rank: int) -> Any:
-    """The positions in a batch of a dim argument: an int, several, or None for all."""
+    """Return the positions in a batch of a dim argument: an int, several, or None for all."""
     if dims is None:
         return tuple(range(1, rank + 1))
     if isinstance(dims, (tuple, list)):
@@ -64,7 +64,7 @@ def along(declared: Batched) -> Rule:
 
 @form("leading")
 def leading(declared: Batched) -> Rule:
-    """Batching rule of operators that accept leading batch dimensions: the batch becomes one more in front."""
+    """Batching rule of operators that accept leading batch dimensions: the batch becomes another leading one."""
 
     def run(level: Level, function: Any, *args: Any, **kwargs: Any) -> Any:
         bound = bind(function, args, kwargs)
@@ -80,7 +80,7 @@ def leading(declared: Batched) -> Rule:
 
 
 def in_line(level: Level, x: Tensor, rank: int) -> Tensor:
-    """A batch of elements with `rank` dimensions, ones put in front of what they have."""
+    """Return a batch of elements with `rank` dimensions, after inserting leading ones of size 1."""
     value = level.full(x)
     missing = rank - len(x.shape)
     return value.reshape(value.shape[0], *(1,) * missing, *value.shape[1:]) if missing else value

@@ -1,4 +1,4 @@
-"""New tensors made like a batched one, and what cannot be done to a batch."""
+"""New tensors made like a batched one, and operations that a batch does not allow."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def new_empty_strided(level: Level, function: Any, input: Any, size: Any, stride
 
 @rule(strided.as_strided)
 def as_strided(level: Level, function: Any, input: Any, size: Any, stride: Any, storage_offset: Any = None) -> Any:
-    """Within the memory of each element."""
+    """Batching rule of as_strided, within the memory of each element."""
     value = level.front(input)
     step = value.stride()[0]
     start = 0 if storage_offset is None else storage_offset - value.storage_offset()

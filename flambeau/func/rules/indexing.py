@@ -16,7 +16,7 @@ Indices = Sequence["Tensor | None"]
 
 
 class Places:
-    """The positions of the dimensions picked by index tensors in the result: together where they were, or in front."""
+    """The positions in the result of the dimensions picked by index tensors: together in their place, or in front."""
 
     def __init__(self, shape: tuple[int, ...], indices: Indices):
         self.where = [d for d, i in enumerate(indices) if i is not None]
@@ -29,7 +29,7 @@ class Places:
 
 
 def _lined_up(level: Level, indices: Indices, rank: int) -> list[Tensor | None]:
-    """Index tensors with the batch in front of `rank` dimensions."""
+    """Return index tensors with the batch in front of `rank` dimensions."""
     result: list[Tensor | None] = []
     for i in indices:
         if level.owns(i):
@@ -59,7 +59,7 @@ def index(level: Level, function: Any, input: Tensor, indices: Indices) -> Any:
 
 
 def _picked_to(result: Tensor, rank: int, first: int) -> Tensor:
-    """(B, picked, others) with the picked dimensions where they belong."""
+    """Move the picked dimensions of (B, picked, others) to their place."""
     if first == 0 or rank == 0:
         return result
     return result.movedim(tuple(range(1, 1 + rank)), tuple(range(1 + first, 1 + first + rank)))

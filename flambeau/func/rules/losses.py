@@ -37,7 +37,8 @@ def elementwise(level: Level, function: Any, *args: Any, **kwargs: Any) -> Any:
 
 @rule(cross_entropy.cross_entropy, cross_entropy.nll_loss)
 def classification(level: Level, function: Any, *args: Any, **kwargs: Any) -> Any:
-    """Rows of all elements are rows of one loss; the mean is taken over those of each element that count."""
+    """Batching rule of classification losses: rows of all elements are rows of one loss; the mean is taken over the counted rows of each
+    element."""
     bound = bind(function, args, kwargs)
     given = bound.arguments
     input, target, reduction = given["input"], given["target"], given["reduction"]

@@ -107,7 +107,7 @@ def linear(level: Level, function: Any, input: Tensor, weight: Tensor, bias: Ten
 
 @rule(attentions.scaled_dot_product_attention)
 def attention(level: Level, function: Any, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any) -> Any:
-    """The batch is one more dimension in front of heads."""
+    """Batching rule of attention: the batch is another dimension before the heads."""
     options = dict(zip(("attn_mask", "dropout_p", "is_causal"), args), **kwargs)
     if options.get("dropout_p"):
         return level.one_by_one(function.op, function, (query, key, value), options)
@@ -132,14 +132,14 @@ def conv_forward(level: Level, function: Any, input: Tensor, weight: Tensor, bia
 
 
 def _grouped_forward(level: Level, input: Tensor, weight: Tensor, window: tuple) -> Any:
-    """Images and filters of each element form groups of their own in one convolution."""
+    """Convolve images and filters of each element as groups of their own in one convolution."""
     x, w = level.full(input), level.full(weight)  # (B, N, C, ...), (B, O, C / groups, ...)
     out = conv.conv_forward(_channels(x), w.flatten(0, 1), None, _more_groups(window, level.size))
     return level.wrap(out.unflatten(1, (level.size, weight.shape[0])), 1)
 
 
 def _channels(x: Tensor) -> Tensor:
-    """(B, N, C, ...) as (N, B * C, ...)."""
+    """Reshape (B, N, C, ...) to (N, B * C, ...)."""
     return x.movedim(0, 1).flatten(1, 2)
 
 

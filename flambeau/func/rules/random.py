@@ -30,7 +30,7 @@ def random(level: Level, function: Any, op: Op, args: tuple, kwargs: dict) -> An
 
 
 def _is_quiet(function: Any, op: Op, args: tuple, kwargs: dict) -> bool:
-    """Dropout in evaluation draws nothing."""
+    """Return whether a call draws nothing, as dropout in evaluation."""
     if op.batching not in _MASKS and op.batching not in _NOISE:
         return False
     given = bind(function, args, kwargs).arguments

@@ -1,4 +1,4 @@
-"""Reductions, and what else works along dimensions: scans, sorting, Fourier transforms."""
+"""Reductions, and other operators along dimensions: scans, sorting, Fourier transforms."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def bucketize(level: Level, function: Any, input: Any, boundaries: Tensor, **opt
 def reduction(
     level: Level, function: Any, input: BatchedTensor, dim: Any = None, keepdim: Any = False, **kwargs: Any
 ) -> Any:
-    """Batching rule of reductions: reduce over dimensions behind the batch dimension."""
+    """Batching rule of reductions: reduce over dimensions after the batch dimension."""
     options = {k: kwargs.pop(k) for k in ("dtype",) if k in kwargs}
     dim, keepdim = read_aliases(function.__name__, dim, keepdim, kwargs)
     return _reduced(level, function, input, dim, bool(keepdim), options)
@@ -67,7 +67,7 @@ def _reduced(level: Level, function: Any, input: BatchedTensor, dim: Any, keepdi
     extremes.aminmax,
 )
 def statistics(level: Level, function: Any, *args: Any, **kwargs: Any) -> Any:
-    """The public functions with an optional dim: of a batch of vectors, if all dimensions are meant."""
+    """Batching rule of functions with an optional dim: for all dimensions, those of a batch of vectors."""
     input, *rest = args if args else (kwargs.pop("input"),)
     if level.owns(input) and not any(isinstance(r, Tensor) for r in (*rest, *kwargs.values())):
         names = [n for n in ("dim", "axis") if n in kwargs]
@@ -112,7 +112,7 @@ def _statistic(
 
 @rule(extremes.max_, extremes.min_)
 def extreme(level: Level, function: Any, *args: Any, **kwargs: Any) -> Any:
-    """Three functions in one: of all elements, along a dimension, of two tensors."""
+    """Batching rule of max and min in their three forms: over all elements, along a dimension, of two tensors."""
     name = function.__name__
     if len(args) == 1 and not kwargs:
         with level:
@@ -133,7 +133,7 @@ def extreme(level: Level, function: Any, *args: Any, **kwargs: Any) -> Any:
 
 @rule(distance.normalize, distance.cosine_similarity)
 def composed(level: Level, function: Any, *args: Any, **kwargs: Any) -> Any:
-    """Along a dimension of elements of equal rank."""
+    """Batching rule of operators along a dimension of elements of equal rank."""
     bound = bind(function, args, kwargs)
     tensors = [k for k, v in bound.arguments.items() if isinstance(v, Tensor)]
     rank = max(len(bound.arguments[k].shape) for k in tensors)

@@ -1,4 +1,4 @@
-"""PyTorch's operators by schema: `torch.ops.aten`, which overload a call means, what runs for each."""
+"""PyTorch's operators by schema: `torch.ops.aten`, the choice of an overload, and the function that runs for each."""
 
 from .overloads import OpOverload, OpOverloadPacket, aten, recording, resolver_module
 

@@ -1,4 +1,4 @@
-"""Choice of the overload of an operator that a call means."""
+"""Choice of an operator's overload for a call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _candidates(name: str) -> Iterator[Schema]:
 
 
 def choose(name: str, args: tuple, kwargs: dict[str, Any], loose: bool = False) -> tuple[Schema, list[Any]] | None:
-    """The overload that a call of an operator means, and the values of its arguments; `loose` as in `bind`."""
+    """Return the overload that a call of an operator means, and the values of its arguments, or None; `loose` as in `bind`."""
     numbers = name.rstrip("_") in _NUMBERS_AS_TENSORS
     for schema in _candidates(name):
         try:
@@ -31,7 +31,7 @@ def choose(name: str, args: tuple, kwargs: dict[str, Any], loose: bool = False) 
 
 
 def refused(name: str, args: tuple, kwargs: dict[str, Any]) -> str:
-    """Return the message that tells why no overload of an operator fits a call."""
+    """Return the message about why no overload of an operator fits a call."""
     reasons = []
     for schema in _candidates(name):
         try:

@@ -1,4 +1,4 @@
-"""Derivatives as calls of PyTorch's operators: what records and `aten_only` declare as `aten_backward`.
+"""Derivatives as calls of PyTorch's operators, declared as `aten_backward` by records and `aten_only`.
 
     aten_backward="native_layer_norm_backward(grad, input, normalized_shape, result1, result2, weight, bias, needs(input, weight, bias))"
 
@@ -42,7 +42,7 @@ _NO_END = 2**63 - 1  # how PyTorch writes a slice without an end
 
 
 class Derivative:
-    """The derivative of one overload; `texts` are as declared."""
+    """The derivative of one overload; `texts` are the declarations."""
 
     def __init__(self, forward: str, texts: Sequence[str]) -> None:
         name, _, overload = forward.partition(".")
@@ -53,12 +53,12 @@ class Derivative:
 
     @functools.cached_property
     def gives(self) -> list[list[str]]:
-        """The names of the arguments whose gradients each text gives."""
+        """Return the names of the arguments whose gradients each text computes."""
         tensors = [a.name for a in self.forward._schema.arguments if a.base == "Tensor"]
         return [given or _needed(form) or [tensor] for given, form, tensor in zip(self._given, self.forms, tensors)]
 
     def covers(self, values: Sequence[Any]) -> bool:
-        """Return whether the derivative gives all gradients that a call with these arguments asks for."""
+        """Return whether the derivative computes all gradients that a call with these arguments needs."""
         asked = [
             a.name for a, v in zip(self.forward._schema.arguments, values) if isinstance(v, Tensor) and v.requires_grad
         ]
@@ -70,7 +70,7 @@ class Derivative:
 
     # -- from the forward call to the backward one ---------------------------------------------------------------------------
     def gradients(self, own: dict[str, Any], wanted: dict[str, bool]) -> dict[str, Any]:
-        """The gradients of arguments by name, from `own`: arguments, results and `grad`."""
+        """Return the gradients of arguments by name, from `own`: arguments, results and `grad`."""
         found: dict[str, Any] = {}
         for form, names in zip(self.forms, self.gives):
             if any(wanted[name] for name in names):
@@ -92,7 +92,7 @@ class Derivative:
         return all(ast.literal_eval(part) == value for part, value in constants)
 
     def run(self, place: int, values: Sequence[Any]) -> Any:
-        """Compute what the operator of the text at this place means, from the values of its arguments."""
+        """Compute the operator of the text at this place, from the values of its arguments."""
         form = self.forms[place]
         own: dict[str, Any] = {}
         for part, value in zip(form.parts or (), values):
@@ -119,7 +119,7 @@ def _needed(form: AtenForm) -> list[str]:
 
 
 def _read_fact(part: Any) -> tuple[Any, str]:
-    """(the fact, the name of the argument that it is about), of `fact(argument)`."""
+    """Return (the fact, the name of its argument) of `fact(argument)`."""
     return _FACTS[part.func.id], part.args[0].id
 
 
@@ -139,7 +139,7 @@ def _value(part: Any, own: dict[str, Any], wanted: dict[str, bool]) -> Any:
 
 
 def _pulled_back(overload: OpOverload, own: dict[str, Any], wanted: list[str]) -> Sequence[Any]:
-    """The gradients of a forward operator's arguments."""
+    """Return the gradients of a forward operator's arguments, by autograd."""
     values = []
     for argument in overload._schema.arguments:
         value = own.get(argument.name, argument.default_value)
@@ -160,7 +160,7 @@ def _formula_of(name: str) -> Pointwise | None:
 
 
 def _by_formula(formula: Pointwise, own: dict[str, Any]) -> Tensor:
-    """The derivative of a formula with respect to its first operand, from what is known of it: operands or the result."""
+    """Return the derivative of a formula with respect to its first operand, from the known operands or the result."""
     names = ("grad", *("self" if n == "input" else n for n in formula.operand_names), "result")
     given = [n for n in names if isinstance(own.get(n), Tensor)]
     known = tuple(None if n in given or n not in own else const(own[n]) for n in names)
@@ -182,7 +182,7 @@ def _derived(formula: Pointwise, names: tuple, known: tuple, given: tuple[str, .
 
 @functools.cache
 def declared() -> dict[str, Derivative]:
-    """The derivatives by the forward operator's name, with the overload where it is not the default."""
+    """Return the derivatives by the forward operator's name, with the overload if it is not the default."""
     texts: dict[str, Any] = dict(ATEN_BACKWARD)
     for op in list(OPS.values()):
         if isinstance(op.aten_backward, dict):
@@ -229,8 +229,7 @@ def function_of(name: str, overload: str) -> Callable | None:
 
 
 def by_name(formula: Pointwise, operands: Sequence[Any]) -> Any:
-    """The value of a formula's gradient as PyTorch's operator for it computes it; NotImplemented where none is declared that reads
-    what the gradient reads."""
+    """Compute a formula's gradient by PyTorch's operator for it; NotImplemented if none is declared that reads the same values."""
     if formula.derivative_of is None:
         return NotImplemented
     forward, index, reads, params = formula.derivative_of
@@ -247,13 +246,13 @@ def by_name(formula: Pointwise, operands: Sequence[Any]) -> Any:
 
 
 def asks_for_gradients(args: tuple, kwargs: dict[str, Any]) -> bool:
-    """Return whether a backward pass may come back to a call with these arguments."""
+    """Return whether a call with these arguments may be differentiated."""
     return grad_mode.enabled and any(isinstance(a, Tensor) and a.requires_grad for a in (*args, *kwargs.values()))
 
 
 def recorded(recorder: Any, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """Make a call whose derivative is declared, so that the backward pass makes the calls that it says; NotImplemented
-    where none is declared for such a call."""
+    """Make a call whose derivative is declared, so that the backward pass makes the declared calls; NotImplemented if none is declared for
+    such a call."""
     values = overload.bind(args, kwargs)
     if overload.derivative is None or not overload.derivative.covers(values):
         return NotImplemented

@@ -1,10 +1,10 @@
-"""A mode that sees a program's calls as calls of PyTorch's operators.
+"""A mode that intercepts a program's calls as calls of PyTorch's operators.
 
-Each call of a public function becomes calls of `torch.ops.aten` (`translation` says which), and each of those is given to `record`.
+Each call of a public function becomes calls of `torch.ops.aten` (see `translation`), and each of those is passed to `record`.
 
-This is no recorder: it decides what is called, before it is. Where a gradient is recorded, PyTorch's operator runs with a node of its own, and
-a composite is taken apart; a `TorchDispatchMode` may compute something else altogether. What is then called is written down, where it is, by
-the `Writer` of `graph.recorder` that the mode is joined with (`call`), as all other calls are."""
+This is no recorder: it decides what is called, before the call. If a gradient is recorded, PyTorch's operator runs with a node of its own,
+and a composite is decomposed; a `TorchDispatchMode` may compute something else altogether. The resulting calls are recorded by the `Writer`
+of `graph.recorder` that the mode is combined with (`call`), if any, as all other calls are."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .translation import DataDependent, translated
 
 
 class AtenMode(modes.Mode):
-    """Subclass it and say in `make(overload, args, kwargs)` what becomes of a call, or, with a recorder of `graph`, in `call`."""
+    """Base of such modes: a subclass handles a call in `make(overload, args, kwargs)` or, with a recorder of `graph`, in `call`."""
 
     aten = aten  # the operators that are called
     differentiates = True  # whether calls with rules for their gradients go through these
@@ -30,7 +30,7 @@ class AtenMode(modes.Mode):
 
     @functools.cached_property
     def inside(self) -> list[OpOverload]:
-        """The operators whose parts are being noted."""
+        """Return the operators whose parts are being recorded."""
         return []
 
     def __enter__(self) -> Any:
@@ -46,13 +46,13 @@ class AtenMode(modes.Mode):
         return self.settled(self._translated, op, function, args, kwargs)
 
     def _translated(self, op: Any, function: Callable, run: Callable, args: tuple, kwargs: dict) -> Any:
-        """A call, made by this function or, where autocast chooses another one to run, by the calls of that."""
+        """Make a call by this function or, if autocast chooses another one to run, by the calls of that."""
         if run is function or run is modes.unwatched(function):
             return translated(self, op, function, args, kwargs)
         return self.again(run, args, kwargs)
 
     def again(self, function: Callable, args: tuple, kwargs: dict) -> Any:
-        """Run a function made of others, whose calls are seen."""
+        """Run a composite function, recording its calls."""
         before, self.reads_python = self.reads_python, False  # Python's operators are functions that were seen already
         try:
             return self.through(function, args, kwargs)
@@ -60,8 +60,8 @@ class AtenMode(modes.Mode):
             self.reads_python = before
 
     def attempt(self, function: Callable, args: tuple, kwargs: dict) -> Any:
-        """Run a function made of others, whose calls are seen; NotImplemented, as if nothing had been called, where PyTorch has no
-        operator for one of them."""
+        """Run a composite function, recording its calls; if PyTorch has no operator for one of them, drop the calls and return
+        NotImplemented."""
         mark = self.mark()
         try:
             return self.again(function, args, kwargs)
@@ -70,17 +70,16 @@ class AtenMode(modes.Mode):
             return NotImplemented
 
     def returned(self, noted: Any, result: Any) -> None:
-        """Note that the program gets other tensors in the place of those that were noted."""
+        """Note that the program gets other tensors in place of those that were recorded."""
 
     def mark(self) -> Any:
-        """Return the recorder's present position in its notes."""
+        """Return the recorder's present position."""
 
     def forget(self, mark: Any) -> None:
-        """Forget the calls noted since then."""
+        """Drop the calls recorded since `mark`."""
 
     def record(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Make a call, or those it is made of, and note them; where a gradient is wanted, so that the backward pass calls PyTorch's
-        operator for it."""
+        """Make and record a call, or its parts; if a gradient is needed, so that the backward pass calls PyTorch's operator for it."""
         parts = self.parts_of(overload, args, kwargs) if overload not in self.inside else None
         if parts is not None:
             self.inside.append(overload)
@@ -93,7 +92,7 @@ class AtenMode(modes.Mode):
         return self.make(overload, args, kwargs)
 
     def make(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Make a call that is noted unchanged."""
+        """Make a call that is recorded unchanged."""
         if self.differentiates and asks_for_gradients(args, kwargs):
             found = recorded(self, overload, args, kwargs)
             if found is not NotImplemented:
@@ -101,7 +100,7 @@ class AtenMode(modes.Mode):
         return self.unseen(self.call, overload, overload, lambda *a, **k: overload.run(a, k), args, kwargs)
 
     def parts_of(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Callable | None:
-        """The function that makes the calls which are noted instead of this one. PyTorch differentiates what composites are made of."""
+        """Return the function that makes the calls to record instead of this one, or None. PyTorch differentiates the parts of composites."""
         wanted = self.differentiates and overload.is_composite and asks_for_gradients(args, kwargs)
         return overload.decompose if wanted else None
 
@@ -110,7 +109,7 @@ class AtenMode(modes.Mode):
         return self.unseen(self.call, function, function, function, args, kwargs)
 
     def unseen(self, function: Callable, *args: Any) -> Any:
-        """Run something whose calls are not seen."""
+        """Run a function without recording its calls."""
         stack = modes.own.stack
         on, before = self in stack, recording.recorder
         if on:
@@ -124,7 +123,7 @@ class AtenMode(modes.Mode):
                 stack.push(self)
 
     def branch(self, op: Any, pred: Any, true_fn: Callable, false_fn: Callable, operands: tuple) -> Any:
-        """A choice between two functions by a tensor."""
+        """Make a choice between two functions by a tensor; not supported by default."""
         raise NotImplementedError(f"{op} while {type(self).__name__} records")
 
     def keeps(self, op: Any, name: str) -> bool:
@@ -135,7 +134,7 @@ class AtenMode(modes.Mode):
         """Note that a tensor is about to be converted to another type."""
 
     def unknown(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
-        """A call that has no counterpart among PyTorch's operators."""
+        """Handle a call that has no counterpart among PyTorch's operators: raise an error."""
         raise NotImplementedError(
             f"the operator {op.key or op.name} has no counterpart among PyTorch's, or not with these arguments"
         )

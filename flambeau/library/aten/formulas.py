@@ -1,4 +1,4 @@
-"""Formulas that are parts of operators (derivatives, above all) as calls of PyTorch's operators, one per step."""
+"""Formulas that are parts of operators (mostly derivatives) as calls of PyTorch's operators, one per step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SAME_IF_REAL = ("conj", "real")
 
 
 def recorded(recorder: Any, op: Any, function: Callable, operands: tuple, options: dict[str, Any]) -> Any:
-    """Make the calls of a formula, and return the result; the dtype is what the formula's own kernel gives."""
+    """Make the calls of a formula, and return the result, in the dtype of the formula's own kernel."""
     pointwise = op.impl
     plain = recorder.unseen(functools.partial(function, *operands, **options))
     params = options.get("params", ())
@@ -45,8 +45,8 @@ def recorded(recorder: Any, op: Any, function: Callable, operands: tuple, option
 
 
 class Steps:
-    """Values of expressions, each computed once by operators of `calls`: PyTorch's, or what stands for them where a call is only
-    written down. Values of the class `tensors` are tensors there."""
+    """Values of expressions, each computed once by operators of `calls`: PyTorch's, or placeholders for them if a call is only recorded.
+    Values of the class `tensors` are tensors there."""
 
     def __init__(self, operands: Sequence[Any], calls: Any = aten, tensors: type = Tensor) -> None:
         self.operands, self.aten, self.tensors = operands, calls, tensors
@@ -106,7 +106,7 @@ class Steps:
         return self._from_number(op, left, right) if self._is_tensor(right) else _of_numbers(op, [left, right])
 
     def _from_number(self, op: str, number: Any, value: Any) -> Any:
-        """A number on the left of an operator."""
+        """Compute an operator with a number as left operand."""
         if op in ("add", "mul"):
             return getattr(self.aten, op)(value, number)
         if op == "sub":
@@ -127,7 +127,7 @@ class Steps:
 
 
 def _of_numbers(op: str, values: list[Any]) -> Any:
-    """An arithmetic step between numbers of a formula."""
+    """Compute an arithmetic step between numbers of a formula."""
     if op == "where":
         return values[1] if values[0] else values[2]
     found = getattr(math, op, None) or getattr(operator, {"div": "truediv", "not": "not_"}.get(op, op), None)

@@ -1,4 +1,4 @@
-"""`torch.ops.aten`: operators under the names and overloads they have in PyTorch's graphs.
+"""`torch.ops.aten`: operators under their names and overloads in PyTorch's graphs.
 
 >>> flambeau.ops.aten.add.Tensor(flambeau.ones(2), 1)
 tensor([2., 2.])
@@ -26,7 +26,7 @@ recording = _Recording()
 
 
 def resolver_module() -> Any:
-    """The module `resolver`, which says what runs for each overload and needs all operators: imported with the first call."""
+    """Import the module `resolver`, which finds the function for each overload and needs all operators: at the first call."""
     return naming.above("library.aten.resolver")
 
 
@@ -58,17 +58,17 @@ class OpOverload:
 
     @functools.cached_property
     def derivative(self) -> Any:
-        """Return the derivative as calls of PyTorch's operators, if it is declared."""
+        """Return the derivative as calls of PyTorch's operators, or None if it is not declared."""
         return resolver_module().derivative_of(self)
 
     @functools.cached_property
     def is_composite(self) -> bool:
-        """Return whether PyTorch takes the operator apart into others before it differentiates."""
+        """Return whether PyTorch decomposes the operator into others before it differentiates."""
         return is_composite(self._overloadpacket.__name__, self._schema.overload_name)
 
     def decompose(self, *args: Any, **kwargs: Any) -> Any:
-        """Make the calls of others that it is made of: those that are declared, or those of the operator's own body; NotImplemented
-        where it is made of nothing that can be seen."""
+        """Make the calls of the operator's decomposition: the declared ones, or those of the operator's own body; NotImplemented if it has
+        none."""
         found = resolver_module().body_of(self._overloadpacket.__name__, self._overloadname)
         return NotImplemented if found is None else found(*args, **kwargs)
 
@@ -123,7 +123,7 @@ class OpOverloadPacket:
 
     @functools.cached_property
     def op(self) -> Any:
-        """The record of the operator; None where PyTorch has a name for something that is no operator here."""
+        """Return the record of the operator; None for names of PyTorch that are no operator here."""
         return resolver_module().record_of(self.__name__)
 
     @property

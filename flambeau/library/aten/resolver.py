@@ -1,7 +1,7 @@
-"""Look-up of the function that runs for each of PyTorch's operators, and of the record that its name means.
+"""Lookup of the function that runs for each of PyTorch's operators, and of its record by name.
 
-Most are found by name: `aten::linalg_norm` is `linalg.norm`, `aten::add_` is `Tensor.add_`, `aten::relu` is `relu`; their arguments are
-the same. Where they are others, the record says so (`Op.aten`), or the operator is declared for PyTorch's graphs only (`aten_only`)."""
+Most are found by name: `aten::linalg_norm` is `linalg.norm`, `aten::add_` is `Tensor.add_`, `aten::relu` is `relu`; their arguments are the
+same. If they differ, the record declares it (`Op.aten`), or the operator is declared for PyTorch's graphs only (`aten_only`)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SPACES = ("linalg", "fft", "special", "sparse")
 
 @functools.cache
 def _declared() -> dict[str, tuple[Op, AtenForm, bool]]:
-    """The records whose declaration names one of PyTorch's operators, with its form, and whether it is the one in place."""
+    """Return the records whose declaration names one of PyTorch's operators, with its form, and whether it is the in-place one."""
     found: dict[str, tuple[Op, AtenForm, bool]] = {}
     for op in list(OPS.values()):
         for form in op.aten_forms:
@@ -59,7 +59,7 @@ def _as_declared(name: str, overload: str, inner: bool = False) -> Callable | No
 
 @functools.cache
 def by_name(name: str) -> Callable | None:
-    """The public function or method with an operator's name, or one that takes its arguments as they are."""
+    """Return the public function or method with an operator's name, or one that takes the same arguments; else None."""
     declared = _declared().get(name)
     if declared is not None and declared[1].is_plain(list(declared[0].arguments)):
         return declared[0].function
@@ -80,7 +80,7 @@ def by_name(name: str) -> Callable | None:
 
 @functools.cache
 def find(name: str, overload: str) -> Callable | None:
-    """Return the function that runs for an overload (or for "default"); None where there is none."""
+    """Return the function that runs for an overload (or for "default"); None if there is none."""
     return (
         ATEN_ONLY.get(f"{name}.{overload}")
         or ATEN_ONLY.get(name)
@@ -97,7 +97,7 @@ def _declared_parts(name: str, overload: str) -> Callable | None:
 
 @functools.cache
 def body_of(name: str, overload: str) -> Callable | None:
-    """Return the function that makes the calls an overload consists of: as declared, or the operator's body; None where it has none."""
+    """Return the function that makes the calls an overload consists of: as declared, or the operator's body; None if it has none."""
     parts = _declared_parts(name, overload)
     if parts is not None:
         return functools.partial(parts, aten)
@@ -114,7 +114,7 @@ def body_of(name: str, overload: str) -> Callable | None:
 
 @functools.cache
 def made_of_others(core: bool = False) -> list[OpOverload]:
-    """The overloads that PyTorch makes of others and that have such a body here; with `core`, also those whose parts are declared."""
+    """Return the overloads that PyTorch decomposes and that have such a body here; with `core`, also those whose parts are declared."""
     found = []
     for name in aten_names():
         packet = getattr(aten, name)
@@ -131,8 +131,8 @@ def made_of_others(core: bool = False) -> list[OpOverload]:
 
 
 def _with_names(function: Callable | None, name: str, overload: str, inner: bool = False) -> Callable | None:
-    """A function of the operator's name, called by names where it has its arguments in other places than PyTorch's operator; `inner`:
-    so that modes see its parts."""
+    """Return a function of the operator's name, called by keywords if its arguments are in other places than those of PyTorch's operator;
+    `inner`: so that modes see its parts."""
     op = getattr(function, "op", None)
     function = modes.unwatched(function) if inner and function is not None else function
     key = "" if overload == "default" else overload
@@ -156,7 +156,7 @@ def _with_names(function: Callable | None, name: str, overload: str, inner: bool
 
 
 def function_of(name: str, overload: str) -> Callable:
-    """Return the function that runs for an overload; raises NotImplementedError where there is none."""
+    """Return the function that runs for an overload; raise NotImplementedError if there is none."""
     found = find(name, overload)
     if found is None:
         raise NotImplementedError(f"the operator aten::{name}.{overload} is not in Flambeau yet")
@@ -169,7 +169,7 @@ def _functions(space: str) -> dict[str, Any]:
 
 
 def record_of(name: str) -> Op | None:
-    """The record of the operator that PyTorch calls `aten::name`, where there is one."""
+    """Return the record of the operator that PyTorch calls `aten::name`, or None."""
     for space, prefix in (("torch", ""), *((space, f"{space}_") for space in _SPACES)):
         found = _functions(space).get(name[len(prefix) :]) if name.startswith(prefix) else None
         if found is not None and hasattr(found, "op"):
@@ -180,7 +180,7 @@ def record_of(name: str) -> Op | None:
 
 
 def run(overload: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """Call the function that an overload stands for."""
+    """Call the function that runs for an overload."""
     given = {k: v for k, v in kwargs.items() if not (k == "pin_memory" and not v)}
     result = function_of(overload._overloadpacket.__name__, overload._overloadname)(*args, **given)
     return list(result) if overload._schema.returns and "[]" in overload._schema.returns[0].type else result

@@ -1,8 +1,8 @@
 """Calls of public functions as calls of PyTorch's operators.
 
-What one call is stands in the operator's record: PyTorch's name and the order of its arguments (`Op.aten`), or the calls that it is
-made of (`Op.as_aten`). Without either, PyTorch's operator of the same name is meant, if there is one that the arguments fit. A function
-that is none of these runs, and the calls it is made of are seen."""
+The operator's record declares the translation: PyTorch's name and the order of its arguments (`Op.aten`), or the calls that replace it
+(`Op.as_aten`). Without either, it is PyTorch's operator of the same name, if there is one that the arguments fit. Any other function runs,
+and the calls inside it are translated."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from .overloads import OpOverload, aten
 
 
 class DataDependent(RuntimeError):
-    """The program needs the value of a tensor."""
+    """Raised when the program needs the value of a tensor."""
 
 
 def translated(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
-    """Make a call's part in the graph; its result."""
+    """Make the translated calls of a call; return its result."""
     if op.tells:
         return _read(recorder, op.key, function, args, kwargs)
     if op.describes:
@@ -46,7 +46,7 @@ def translated(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: 
 
 
 def _read(recorder: Any, key: str, function: Callable, args: tuple, kwargs: dict) -> Any:
-    """A question about values: answered where the recorder allows it, and about constants."""
+    """Answer a query about values: if the recorder allows it, and about constants."""
     known = getattr(recorder, "known", {})
     constant = isinstance(args[0], Tensor) and not any(id(a) in known for a in args)
     if recorder.reads_values or constant:
@@ -58,7 +58,7 @@ def _read(recorder: Any, key: str, function: Callable, args: tuple, kwargs: dict
 
 
 def _as_declared(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
-    """The call as the record says; NotImplemented where it says nothing about a call like this one."""
+    """Make the call as the record declares; NotImplemented if that has nothing about a call like this one."""
     if op.aten_calls is not None:
         found = op.aten_calls(recorder, *args, **kwargs)
         if found is not NotImplemented:
@@ -78,7 +78,7 @@ def _as_declared(recorder: Any, op: Any, function: Callable, args: tuple, kwargs
 
 
 def _as_named(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
-    """The call as one of PyTorch's operator of the same name."""
+    """Make the call by PyTorch's operator of the same name."""
     written = getattr(function, "__name__", "")  # Python's operators are some of their own in PyTorch: `__and__`
     name = written if written.startswith("__") and overloads_of(written) else op.aten_name if not op.aten else op.name
     if "inplace" in op.arguments:
@@ -103,8 +103,8 @@ def _as_named(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: d
 
 
 def _followed(recorder: Any, op: Any, overload: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
-    """A call recorded as the calls it is made of, because it is a part of the operator whose parts are recorded, or because its gradient
-    is: a composite's derivative is that of its parts, and reads what these compute. NotImplemented for others."""
+    """Make a call by the calls of its body, because it is a part of the operator whose parts are recorded, or because its gradient is: a
+    composite's derivative is that of its parts, and reads their results. NotImplemented for others."""
     if op.kind != "composite":
         return NotImplemented
     if overload in recorder.inside:
@@ -117,7 +117,7 @@ def _followed(recorder: Any, op: Any, overload: Any, function: Callable, args: t
 
 
 def _without_inplace(name: str, place: int, args: tuple, kwargs: dict) -> tuple[str, tuple, dict]:
-    """`relu(x, inplace=True)` is `relu_(x)`."""
+    """Return name and arguments without `inplace`: `relu(x, inplace=True)` is `relu_(x)`."""
     given = args[place] if len(args) > place else kwargs.get("inplace", False)
     rest = {k: v for k, v in kwargs.items() if k != "inplace"}
     return f"{name}_" if given else name, (*args[:place], *args[place + 1 :]), rest
@@ -135,7 +135,7 @@ def _called(overload: OpOverload, values: list[Any]) -> Any:
 
 
 def _in_parts(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
-    """The calls of which this one is made."""
+    """Make the calls of which this one consists."""
     if op.kind == "pointwise" and not op.namespaces:
         found = by_name(op.impl, args)
         return formulas.recorded(recorder, op, function, args, kwargs) if found is NotImplemented else found
@@ -147,7 +147,7 @@ def _in_parts(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: d
 
 
 def _with_device(named: dict[str, Any], makes: bool) -> dict[str, Any]:
-    """Functions that make tensors say where."""
+    """Return the arguments of a function that makes tensors, with an explicit device."""
     if "pin_memory" not in named:
         return named
     named = {**named, "pin_memory": bool(named["pin_memory"])}

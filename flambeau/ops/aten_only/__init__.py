@@ -1,6 +1,6 @@
 """Operators that only PyTorch's graphs call, and the tables that they and the other operators declare for such graphs.
 
-Read the tables from here: then they are filled."""
+Import the tables from here, so that they are complete."""
 
 from ..machinery.aten_form import ATEN_BACKWARD, ATEN_ONLY, ATEN_PARTS
 from . import layers, methods

@@ -54,7 +54,8 @@ def _convolution_mode(input: Tensor, weight: Tensor, bias: Any, stride: list[int
 
 
 def _resize(mode: str, **more: Any) -> Callable[..., Any]:
-    """Sizes follow as one list of factors, or one by one after the size; interpolation of more than the nearest asks about corners."""
+    """Return a resizing function: sizes follow as one list of factors, or one by one after the size; modes other than nearest take
+    align_corners."""
 
     def resize(input: Tensor, size: Any, *rest: Any) -> Tensor:
         corners, scales = (None, rest) if mode.startswith("nearest") else (rest[0], rest[1:])
@@ -69,7 +70,7 @@ def _resize(mode: str, **more: Any) -> Callable[..., Any]:
 
 
 def _declare_resize(name: str, mode: str, rank: int, **more: Any) -> None:
-    """An operator that resizes, its derivative, and the form that takes sizes or factors as lists."""
+    """Declare an operator that resizes, its derivative, and the form that takes sizes or factors as lists."""
     scales = {1: "scales", 2: "scales_h, scales_w", 3: "scales_d, scales_h, scales_w"}[rank]
     corners = "" if mode.startswith("nearest") else "align_corners, "
     back = f"{name}_backward(grad, output_size, shape(self), {corners}{scales})"

@@ -30,12 +30,12 @@ from .filled import finish
 
 
 def elements_of(value: Any) -> np.ndarray | None:
-    """Answer `nested.infer`: the elements of a tensor inside a list, None for anything else."""
+    """Return the elements of a tensor inside a list, None for anything else: the callback of `nested.infer`."""
     return on_host(value)._array() if isinstance(value, Tensor) else None
 
 
 def from_data(data: Any, d: dtype | None, where: Device) -> Tensor:
-    """A new tensor with the values of nested Python data."""
+    """Return a new tensor with the values of nested Python data."""
     shape, d, values = nested.infer(data, d, default_dtype=get_default_dtype(), tensor_to_numpy=elements_of)
     values = values.reshape(shape)
     if isinstance(data, np.ndarray) and not data.flags.c_contiguous:  # an array's copy keeps its dimension order
@@ -79,7 +79,7 @@ _STORAGES = (TypedStorage, UntypedStorage)
 
 
 def _over_storage(data: TypedStorage | UntypedStorage, d: dtype | None) -> Tensor:
-    """A tensor over a storage's memory; bytes without a type are read as the dtype asked for, else as int64."""
+    """Return a tensor over a storage's memory; untyped bytes are read as the requested dtype, else as int64."""
     if isinstance(data, TypedStorage):
         if d is not None and data.dtype is not d:
             raise RuntimeError(
@@ -92,13 +92,13 @@ def _over_storage(data: TypedStorage | UntypedStorage, d: dtype | None) -> Tenso
 
 
 def _from_storage(data: TypedStorage | UntypedStorage, d: dtype | None, where: Device | None) -> Tensor:
-    """A copy of a storage's elements."""
+    """Return a copy of a storage's elements."""
     return _over_storage(data, d).to(where, copy=True)
 
 
 @composite(kind="creation", function=False, data="data")
 def new_tensor(self: Tensor, data: Any, **options: Any) -> Tensor:
-    """A tensor of `data` with this tensor's dtype and device unless told otherwise."""
+    """A tensor of `data`, by default with this tensor's dtype and device."""
     chosen = read_options("new_tensor", options)
     if isinstance(data, Tensor):
         return _copied("tensor.new_tensor", data, chosen, self.dtype, chosen.device or self.device)
@@ -108,7 +108,7 @@ def new_tensor(self: Tensor, data: Any, **options: Any) -> Tensor:
 
 @composite(kind="creation", method=False, data="data", quirks=Quirks(unasked=True))
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
-    """`data` as a tensor: shares memory with a tensor, storage or NumPy array where dtype and device allow."""
+    """`data` as a tensor: shares memory with a tensor, storage or NumPy array if dtype and device allow."""
     chosen = read_options("as_tensor", {"dtype": dtype, "device": device})
     if isinstance(data, Tensor):
         return data.to(device=chosen.device or data.device, dtype=chosen.dtype or data.dtype)
@@ -127,7 +127,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
 
 
 def _shared(obj: Any, d: dtype | None) -> Tensor | None:
-    """A tensor over the memory of `obj`, None where it has none to share."""
+    """Return a tensor over the memory of `obj`, or None if it has none to share."""
     if isinstance(obj, Tensor):
         return obj
     if isinstance(obj, np.ndarray):
@@ -282,7 +282,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
 
 
 def _from_cuda_interface(obj: Any) -> Tensor:
-    """A tensor over GPU memory of an object with `__cuda_array_interface__`."""
+    """Return a tensor over GPU memory of an object with `__cuda_array_interface__`."""
     facts = obj.__cuda_array_interface__
     d = FROM_NUMPY[np.dtype(facts["typestr"])]
     shape, steps = tuple(facts["shape"]), facts.get("strides")
@@ -296,7 +296,7 @@ def _from_cuda_interface(obj: Any) -> Tensor:
 
 
 def _as_aten(face: Any, detaches: bool) -> None:
-    """Declare what a graph does with Python data: it copies a constant; what is made of a tensor is calls on that."""
+    """Declare how a graph records Python data: as a copied constant; data that contains a tensor becomes calls on that."""
 
     @face.op.as_aten
     def _(recorder: Any, *args: Any, **options: Any) -> Tensor:

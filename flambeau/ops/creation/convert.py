@@ -41,7 +41,7 @@ def is_laid_out(t: Tensor, fmt: memory_format) -> bool:
 
 
 def _is_of_format(t: Tensor, fmt: memory_format) -> bool:
-    """Return whether the strides say so, those of dimensions of size 1 included: these may be laid out in two formats at once."""
+    """Return whether the strides are those of a memory format, also in dimensions of size 1, which may fit two formats at once."""
     if fmt is preserve_format:
         return True
     last = suggests_channels_last(t.shape, t._strides)
@@ -50,12 +50,12 @@ def _is_of_format(t: Tensor, fmt: memory_format) -> bool:
 
 @composite(function=False)
 def is_contiguous(self: Tensor, memory_format: Any = contiguous_format) -> bool:
-    """Return whether the elements are stored in that order without gaps."""
+    """Return whether the elements are stored without gaps in the order of the memory format."""
     return self._contig if memory_format is contiguous_format else is_laid_out(self, memory_format)
 
 
 class CopyPlan:
-    """The kernel that copies one layout to another, once it was looked for: None where there is none."""
+    """The kernel that copies one layout to another, once it was looked up: None if there is none."""
 
     __slots__ = ("known", "fn", "first")
 
@@ -80,7 +80,7 @@ def _copy_layout(input: Tensor, d: dtype, where: device, fmt: memory_format) -> 
 
 
 def _copy(out: Tensor, plan: CopyPlan, input: Tensor, *_: Any, **__: Any) -> None:
-    """The kernel: the values of input, converted, into new memory, on another device too."""
+    """Copy the values of input, converted, into new memory, also on another device."""
     if not plan.known:
         plan.fn, plan.first = copy_kernel(out, input) if out.device is input.device else (None, None)
         plan.known = True
@@ -110,14 +110,14 @@ clone.on("any")(_copy)
 
 
 def copy_raw(out: Tensor, source: Tensor) -> None:
-    """out[...] = source on whatever device both are."""
+    """Copy source to out, on any devices."""
     if out.device.type != "meta":
         raw_copy(out, source)
 
 
 @composite(function=False, batching="fronted", sharding="same")
 def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
-    """Itself if laid out that way, else a copy that is."""
+    """The tensor itself if it has this memory format, else a copy that has."""
     if memory_format is preserve_format:
         raise RuntimeError("preserve memory format is unsupported by the contiguous operator")
     return self if is_laid_out(self, memory_format) else clone(self, memory_format=memory_format)
@@ -147,7 +147,7 @@ _warned_of_imaginary_parts: list[bool] = []
 
 
 def _warn_of_imaginary_parts(target: dtype) -> None:
-    """Complex numbers become real ones: PyTorch says so once."""
+    """Warn once, as PyTorch does, that a conversion to real numbers drops imaginary parts."""
     if target.is_complex or target is dt.bool_ or (_warned_of_imaginary_parts and not is_warn_always_enabled()):
         return
     _warned_of_imaginary_parts.append(True)
@@ -170,7 +170,7 @@ def _convert_layout(input: Tensor, d: dtype, where: device, fmt: memory_format) 
     formula=lambda input, d, where, fmt: (copy_values, (input,)),
 )
 def convert(input: Tensor, d: dtype, where: device, fmt: memory_format) -> Tensor:
-    """A copy with another dtype, device or memory format."""
+    """Return a copy with another dtype, device or memory format."""
 
 
 convert.on("any")(_copy)
@@ -187,7 +187,7 @@ def _bad_to(args: tuple[Any, ...]) -> TypeError:
 
 
 def parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dtype | None, Any, bool, bool, Any]:
-    """to(dtype), to(device), to(device, dtype), to(other), with non_blocking, copy and memory_format."""
+    """Parse the arguments of to(dtype), to(device), to(device, dtype), to(other), with non_blocking, copy and memory_format."""
     d, where, fmt = kwargs.pop("dtype", None), kwargs.pop("device", None), kwargs.pop("memory_format", None)
     flags = [kwargs.pop("non_blocking", False), kwargs.pop("copy", False)]
     other = kwargs.pop("other", None)
@@ -258,7 +258,7 @@ def _(aten: Any, self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 
 
 def _converted_later(*arguments: Any) -> Tensor:
-    """`converted` for copies between host and device that nobody waits for (see `non_blocking`)."""
+    """Convert as `converted` does, with asynchronous copies between host and device (see `non_blocking`)."""
     before, transfers.wait = transfers.wait, False
     try:
         return converted(*arguments)
@@ -281,7 +281,7 @@ def converted(t: Tensor, d: dtype, where: device, fmt: memory_format | None = No
 
 
 def on_host(t: Tensor) -> Tensor:
-    """The values of t where the host can read them: t itself, or a copy of it."""
+    """Return the values of t where the host can read them: t itself, or a copy of it."""
     return t if BACKENDS[t.device.type].on_host else converted(t._bare_alias(), t.dtype, cpu)
 
 
@@ -331,7 +331,7 @@ def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_fo
 
 @composite(batching="same")
 def detach(input: Tensor) -> Tensor:
-    """A tensor of the same data, cut off from the graph."""
+    """A tensor of the same data, detached from the graph."""
     return input._bare_alias()
 
 
@@ -342,5 +342,5 @@ aten_parts("lift_fresh_copy")(lambda aten, self: aten.clone.default(self))
 
 @composite(function=False)
 def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: Any = None) -> Tensor:
-    """Itself: strided tensors are dense already."""
+    """The tensor itself: strided tensors are dense already."""
     return self if dtype is None else converted(self, as_dtype(dtype, "to_dense"), self.device)

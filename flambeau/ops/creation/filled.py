@@ -41,7 +41,7 @@ _memset = ctypes.memset
 
 
 def number_result_dtype(value: Any) -> dtype:
-    """The dtype full(shape, value) has: bool, int64, the default float or complex dtype."""
+    """Return the dtype of full(shape, value): bool, int64, the default float or complex dtype."""
     if isinstance(value, bool):
         return dt.bool_
     if isinstance(value, int):
@@ -58,7 +58,7 @@ def finish(t: Tensor, requires_grad: bool) -> Tensor:
 
 
 def uninitialised(t: Tensor) -> Tensor:
-    """t unchanged; while memory must look the same in every run, full of NaN or of the largest number."""
+    """Return t unchanged or, if memory must be the same in every run, filled with NaN or the largest number."""
     if fills_empty():
         d = t.dtype
         if d.is_floating_point or d.is_complex:
@@ -75,7 +75,7 @@ def fill_raw(t: Tensor, value: complex) -> Tensor:
 
 @fill_raw.op.as_aten
 def _(recorder: Any, t: Tensor, value: complex) -> Tensor:
-    """A number that becomes a tensor on the way (x[0] = 2) is a constant of the graph."""
+    """Record a fill: a number that becomes a tensor in the process (x[0] = 2) is a constant of the graph."""
     if id(t) in getattr(recorder, "known", ()):
         return recorder.aten.fill_.Scalar(t, value)
     return recorder.unseen(lambda: fill_raw(t, value))
@@ -124,14 +124,14 @@ _fill_kernels: dict[tuple[Any, ...], tuple[Any, Any]] = {}
 
 
 def _fill_anew(t: Tensor, value: Any) -> None:
-    """Fill a tensor of a layout that is met for the first time; what has a kernel is remembered."""
+    """Fill a tensor of a new layout, and cache the kernel for it if there is one."""
     kind, plan = type(value), copy_values.into(t, (value,))
     if (kind is int or kind is float) and plan.fn is not None:
         remember(_fill_kernels, (t.shape, t._strides, t.dtype, kind, t.device), (plan.fn, plan.first))
 
 
 def format_layout(shape: Size, d: dtype, where: device, fmt: memory_format | None) -> tuple[Any, ...]:
-    """The layout of a tensor in a memory format (see `Op.layout`)."""
+    """Return the layout of a tensor in a memory format (see `Op.layout`)."""
     if fmt is channels_last or fmt is channels_last_3d:
         rank = 4 if fmt is channels_last else 5
         if len(shape) != rank:
@@ -141,7 +141,7 @@ def format_layout(shape: Size, d: dtype, where: device, fmt: memory_format | Non
 
 
 def new(shape: Size, options: Options, d: dtype, where: device | None = None) -> Tensor:
-    """An uninitialised tensor: what `options` leave open is `d` on `where`."""
+    """Return an uninitialised tensor, of dtype `d` on `where` unless `options` set others."""
     place = options.device or where or default_device()
     if options.format is preserve_format:
         raise RuntimeError(
@@ -151,7 +151,7 @@ def new(shape: Size, options: Options, d: dtype, where: device | None = None) ->
 
 
 def prepare_out(name: str, out: Any, shape: Size, options: Options) -> Tensor:
-    """The tensor given as out=, in the result's shape; its dtype and device stand."""
+    """Return the tensor given as out=, resized to the result's shape; its dtype and device must fit."""
     if not isinstance(out, Tensor):
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
     if options.dtype is not None and options.dtype is not out.dtype:
@@ -174,7 +174,7 @@ def filled(name: str, shape: Size, value: Any, out: Any, options: Options, d: dt
 
 
 def _sizes(size: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
-    """zeros(size=(2, 3)) names its sizes."""
+    """Return the sizes of a call, which may be given by name: zeros(size=(2, 3))."""
     return (options.pop("size"),) if not size and "size" in options else size
 
 
@@ -230,7 +230,7 @@ def full(size: Any, fill_value: Any, *, out: Any = None, **options: Any) -> Tens
 
 @composite(kind="creation", method=False)
 def scalar_tensor(s: Any, **options: Any) -> Tensor:
-    """A 0-dim tensor of one number, of the default dtype unless told otherwise."""
+    """A 0-dim tensor of one number, by default of the default dtype."""
     return filled(
         "scalar_tensor", Size(()), as_number(s, "scalar_tensor", "s", 1), None, read_options("scalar_tensor", options)
     )
@@ -285,7 +285,7 @@ def empty_permuted(size: Any, physical_layout: Any, **options: Any) -> Tensor:
 def layout_as(
     t: Tensor, d: dtype | None = None, where: device | None = None, fmt: memory_format | None = None
 ) -> tuple[Any, ...]:
-    """The layout of a new tensor of t's shape (see `Op.layout`); it has its strides too unless a memory format says otherwise."""
+    """Return the layout of a new tensor of t's shape (see `Op.layout`), with its strides unless a memory format is given."""
     shape, d, where = t.shape, d or t.dtype, where or t.device
     if fmt is None or fmt is preserve_format:
         strides = t._strides if t._contig and 0 not in shape else dense_strides(shape, t._strides)
@@ -296,7 +296,7 @@ def layout_as(
 def empty_as(
     t: Tensor, d: dtype | None = None, where: device | None = None, fmt: memory_format | None = None
 ) -> Tensor:
-    """An uninitialised tensor of t's shape; its strides too unless a memory format says otherwise."""
+    """Return an uninitialised tensor of t's shape, with its strides unless a memory format is given."""
     return laid_out(*layout_as(t, d, where, fmt))
 
 

@@ -33,7 +33,7 @@ from .filled import uninitialised
     grads={"input": lambda g: g}, quirks=Quirks(label="AliasBackward0"), function=False, method=False, batching="same"
 )
 def alias(input: Tensor) -> Tensor:
-    """The whole tensor as a view of itself, as far as autograd is concerned: what x[...] is."""
+    """A view of the whole tensor, as a separate tensor for autograd: the result of x[...]."""
     return input._view(input.shape, input._strides, input._offset)
 
 
@@ -88,7 +88,7 @@ def check_bounds(
 
 @composite(function=False)
 def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
-    """Look at other memory: a storage (with offset, size and strides) or another tensor's."""
+    """Refer to other memory: a storage (with offset, size and strides) or another tensor's."""
     if grad_mode.enabled and self.requires_grad and self.grad_fn is None:
         raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
     if source is None:
@@ -131,7 +131,7 @@ def _grow(storage: UntypedStorage, shape: tuple[int, ...], strides: tuple[int, .
 
 @composite(function=False)
 def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
-    """Change the shape over the same storage, which grows if it must; new elements are uninitialised."""
+    """Change the shape over the same storage, which grows if necessary; new elements are uninitialised."""
     shape = varargs_ints(sizes, "resize_")
     if any(n < 0 for n in shape):
         raise RuntimeError(f"requested resize to {list(shape)} with a negative size")
@@ -168,7 +168,7 @@ def resize_raw(t: Tensor, shape: tuple[int, ...], fmt: Any = None) -> None:
 
 @composite
 def resize_as_(self: Tensor, the_template: Tensor, memory_format: Any = None) -> Tensor:
-    """resize_ to another tensor's shape, and to its layout with preserve_format."""
+    """Resize to another tensor's shape, with preserve_format also to its layout."""
     if memory_format is preserve_format:
         like_image = suggests_channels_last(the_template.shape, the_template._strides)
         memory_format = (channels_last if the_template.ndim == 4 else channels_last_3d) if like_image else None

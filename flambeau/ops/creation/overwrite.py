@@ -1,4 +1,4 @@
-"""Values written over those of a tensor: copy_, fill_, zero_, fill_diagonal_."""
+"""Operators that overwrite a tensor's values: copy_, fill_, zero_, fill_diagonal_."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _copied_backward(g: Tensor, src_shape: Any, src_dtype: dtype, src_device: de
     batching="each",
 )
 def copied(input: Tensor, src: Tensor) -> Tensor:
-    """The value that `input` has after copy_: src's values in input's shape and dtype (a node for autograd, no work)."""
+    """The value of `input` after copy_: src's values in input's shape and dtype (a node for autograd, without work)."""
     return input._bare_alias()
 
 
@@ -82,7 +82,7 @@ def _filled_layout(input: Tensor, value: Any) -> tuple[Any, ...]:
     batching="each",
 )
 def filled_with(input: Tensor, value: Tensor) -> Tensor:
-    """A tensor like `input` whose elements are the only one of `value`."""
+    """A tensor like `input` whose elements are all equal to the single element of `value`."""
 
 
 filled_with.on("any")(lambda out, input, value: raw_copy(out, value))

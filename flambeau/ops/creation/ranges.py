@@ -33,18 +33,18 @@ _VECTOR_BYTES = 32  # PyTorch computes floating ranges in blocks of this many by
 
 
 def _stored(values: np.ndarray, d: dtype) -> np.ndarray:
-    """Numbers in the representation of `d`; the 16-bit types are reached through float32."""
+    """Return numbers in the representation of `d`; 16-bit types are converted through float32."""
     with np.errstate(all="ignore"):
         return values.astype(d.numpy) if d.has_numpy else storable(values, d)
 
 
 def _rounded(values: np.ndarray, d: dtype) -> np.ndarray:
-    """Numbers rounded to what `d` can hold, for further arithmetic."""
+    """Return numbers rounded to `d`, for further arithmetic."""
     return readable(_stored(values, d), d)
 
 
 def deliver(name: str, count: int, d: dtype, options: Options, out: Any, write: Callable[[Tensor], None]) -> Tensor:
-    """A vector that `write` fills: a new one, or `out`, which keeps its shape if it has that many elements."""
+    """Return a vector that `write` fills: a new one, or `out`, which keeps its shape if it has that many elements."""
     shape = make_size((count,))
     keeps = isinstance(out, Tensor) and numel_of(out.shape) == count
     if name == "arange" and isinstance(out, Tensor) and numel_of(out.shape) not in (0, count):
@@ -79,7 +79,7 @@ def deliver(name: str, count: int, d: dtype, options: Options, out: Any, write: 
 
 
 def _arange_bounds(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, Any, Any]:
-    """arange(end), arange(start, end), arange(start, end, step); each may be named."""
+    """Return start, end and step of arange(end), arange(start, end) or arange(start, end, step); each may be named."""
     names = ("end",) if len(args) == 1 and "end" not in named else ("start", "end", "step")
     if len(args) > 3:
         raise TypeError(f"arange() takes at most 3 positional arguments ({len(args)} given)")
@@ -130,13 +130,13 @@ def _half_range(start: float, step: float, count: int, d: dtype) -> np.ndarray:
 
 
 def _store(t: Tensor, values: np.ndarray) -> None:
-    """Numbers in the representation of t's dtype, computed on the host, as t's elements."""
+    """Store numbers computed on the host as t's elements, in its dtype."""
     raw_copy(t, copy_of_array(values, t.dtype))
 
 
 @effect(batching="each")
 def _write_range(t: Tensor, start: float, step: float, name: str) -> Tensor:
-    """start, start + step, ... with PyTorch's roundings."""
+    """Write start, start + step, ... with PyTorch's rounding."""
 
 
 @_write_range.on("any")
@@ -201,7 +201,7 @@ def range_(start: Any, end: Any = None, step: Any = 1, *, out: Any = None, **opt
 
 
 def _line(start: Any, end: Any, steps: int, d: dtype) -> np.ndarray:
-    """Equally spaced numbers, counted from the nearer end so that both ends are exact; one rounding per element."""
+    """Return equally spaced numbers, counted from the nearer end so that both ends are exact; one rounding per element."""
     if d.is_complex:
         kind = d.numpy.type
         start, end = kind(start), kind(end)
@@ -232,7 +232,7 @@ def _line(start: Any, end: Any, steps: int, d: dtype) -> np.ndarray:
 
 @effect(batching="each")
 def _write_line(t: Tensor, start: complex, end: complex) -> Tensor:
-    """Equally spaced numbers from start to end."""
+    """Write equally spaced numbers from start to end."""
 
 
 @_write_line.on("any")
@@ -269,7 +269,7 @@ def _power_line(start: Any, end: Any, steps: int, base: float, d: dtype) -> np.n
 
 @effect(batching="each")
 def _write_powers(t: Tensor, start: complex, end: complex, base: float) -> Tensor:
-    """base to the power of equally spaced numbers from start to end."""
+    """Write base to the power of equally spaced numbers from start to end."""
 
 
 @_write_powers.on("any")

@@ -1,4 +1,4 @@
-"""Reports of kernels that an index is out of bounds."""
+"""Reports of kernels about an index that is out of bounds."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _TWO = make_size((2,))
 
 
 class BadIndex(threading.local):
-    """Two numbers of this thread on every device, in which kernels report a bad index (see kernels.library.index); zero in
-    between. On a device that runs behind the host, nobody waits to look at them: the error comes with the next wait."""
+    """Two numbers of this thread on every device, in which kernels report a bad index (see kernels.library.index); otherwise zero. On an
+    asynchronous device the host does not wait to read them: the error is raised at its next wait."""
 
     def __init__(self) -> None:
         self.buffer = empty((2,), dt.int64)
@@ -35,7 +35,7 @@ class BadIndex(threading.local):
         self._notes: dict[int, Tensor] = {}  # by address, those of devices that report later
 
     def on(self, where: device, operator: str = "") -> Tensor:
-        """The numbers in a device's memory, for one launch of an operator."""
+        """Return the numbers in a device's memory, for one launch of an operator."""
         found = self._buffers.get(where)
         if found is None:
             address = backend_of(where).report_address(where, operator)
@@ -51,11 +51,11 @@ class BadIndex(threading.local):
         return found
 
     def is_late(self, where: device) -> bool:
-        """Return whether a device was seen to report bad indices only when the host waits for it."""
+        """Return whether a device reports bad indices only when the host waits for it."""
         return where in self._later
 
     def taken(self, where: device = cpu) -> int | None:
-        """The bad index that the last kernel met there, if there was one."""
+        """Return the bad index that the last kernel reported there, or None, and clear the report."""
         numbers = self._readable.get(where)
         if numbers is None:
             return None if where in self._later else self._read_back(where)

@@ -33,14 +33,14 @@ def _check_bounds(index: Tensor, dim: int, size: int) -> None:
 
 
 def first_bad_index(index: Tensor, size: int) -> int | None:
-    """An index outside of 0 ... size - 1, if there is one. For kernels."""
+    """Return an index outside 0 ... size - 1, or None. For kernels."""
     where = index.device
     kernels.out_of_bounds(bad_index.on(where), dense(index), numel_of(index.shape), size)
     return bad_index.taken(where)
 
 
 def _narrowed(t: Tensor, shape: tuple[int, ...], dim: int) -> Tensor:
-    """t cut down to `shape` in every dimension but `dim`."""
+    """Return t narrowed to `shape` in every dimension but `dim`."""
     for d, (size, wanted) in enumerate(zip(t.shape, shape)):
         if size != wanted and d != dim:
             t = t.narrow(d, 0, wanted)
@@ -48,12 +48,12 @@ def _narrowed(t: Tensor, shape: tuple[int, ...], dim: int) -> Tensor:
 
 
 def _leading(t: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """The leading part of t that has this shape."""
+    """Return the leading part of t that has this shape."""
     return _narrowed(t, shape, -1) if t.shape else t
 
 
 def _as_words(t: Tensor) -> Tensor:
-    """Complex numbers of 8 bytes as one word, for kernels that only move them."""
+    """Return complex numbers of 8 bytes as one word, for kernels that only move them."""
     return t.view(dt.int64)
 
 
@@ -109,7 +109,7 @@ def _(out: Tensor, input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool 
 
 @composite(out="exact")
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
-    """gather with the other dimensions broadcast."""
+    """Elements at `indices` along a dimension, as `gather`, with the other dimensions broadcast."""
     if indices.dtype is not dt.int64:
         raise RuntimeError(
             f"torch.take_along_dim(): dtype of indices should be Long but got {indices.dtype.scalar_type}"
@@ -223,7 +223,7 @@ def scatter_raw(out: Tensor, dim: int, index: Tensor, src: Tensor | None, value:
 
 @effect(runs_empty=True, batching="each")
 def scatter_into_(out: Tensor, dim: int, index: Tensor, src: Tensor | None, value: float, reduce: str) -> Tensor:
-    """out[index[i][j]][j] (op)= src[i][j], or the value where there is no src (for dim 0)."""
+    """out[index[i][j]][j] (op)= src[i][j], or the value if there is no src (for dim 0)."""
 
 
 scatter_into_.on("any")(scatter_raw)
@@ -238,7 +238,7 @@ def _src_grad(g: Tensor, dim: int, index: Tensor, src_shape: Any) -> Tensor:
 
 
 def _pad_to(share: Tensor, shape: Any) -> Tensor:
-    """A gradient for the part of a source that was used, zeros elsewhere."""
+    """Return a gradient for the used part of a source, with zeros elsewhere."""
     for i, n in enumerate(shape):
         if share.shape[i] != n:
             full = [n if d == i else m for d, m in enumerate(share.shape)]
@@ -284,7 +284,7 @@ def _(out: Tensor, input: Tensor, dim: int, index: Tensor, value: Any) -> None:
 
 
 def _number_source(out: Tensor, index: Tensor, value: Any) -> tuple[Tensor | None, float]:
-    """A number as scatter takes it: by itself, or as a tensor where it must keep all its digits."""
+    """Return a number in the form scatter takes: by itself, or as a tensor if it must keep all its digits."""
     if out.dtype.is_floating_point and isinstance(value, (int, float)):
         return None, float(value)
     value = bool(value) if out.dtype is dt.bool_ else value
@@ -350,7 +350,7 @@ def _scatter_add_into(out: Tensor, dim: int, index: Tensor, src: Tensor) -> bool
     autocast_cuda="widest",
 )
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> NewTensor:
-    """Add values at the places that an index names, summing those that meet at one place."""
+    """Add values at the places that an index names, summing those with the same place."""
     _check_scatter("scatter_add", input, dim, index, src)
     return like_first(input)
 
@@ -382,7 +382,7 @@ def _identity(reduce: str, d: dt.dtype) -> Any:
 def scatter_reduce_grads(
     g: Tensor, input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool, out: Tensor
 ) -> tuple[Any, ...]:
-    """Shares of the gradient for input and src, by the kind of reduction."""
+    """Return the gradients of input and src, by the kind of reduction."""
     if index.numel() == 0:
         return g, src.new_zeros(src.shape)
     if reduce == "sum":
@@ -432,7 +432,7 @@ def _refuse_second(g: Tensor) -> NoReturn:
 
 @internal(layout=like_first, grads={"input": _refuse_second}, quirks=Quirks(label="Error"), batching="each")
 def _several_zeros(input: Tensor) -> Tensor:
-    """input, whose own derivative the formula above does not give: that of two zeros in one product."""
+    """Return input as an operand whose derivative raises: two zeros in one product have no formula above."""
 
 
 @_several_zeros.on("any")
@@ -441,7 +441,7 @@ def _(out: Tensor, input: Tensor) -> None:
 
 
 def _quotient(a: Tensor, b: Tensor) -> Tensor:
-    """a / b, and 0 where b is; nothing is divided by zero, so that derivatives are finite too."""
+    """Return a / b, and 0 where b is 0; nothing is divided by zero, so that derivatives are finite, too."""
     is_zero = b == 0
     return (a / b.masked_fill(is_zero, 1)).masked_fill(is_zero, 0)
 
@@ -450,7 +450,7 @@ def _quotient(a: Tensor, b: Tensor) -> Tensor:
 def scatter_reduce(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> NewTensor:
-    """Combine the values of src that index sends to one place: sum, prod, mean, amax or amin."""
+    """Combine the values of src with the same place in index: sum, prod, mean, amax or amin."""
     if reduce not in _REDUCTIONS:
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
     _check_scatter("scatter_reduce", input, dim, index, src)

@@ -59,7 +59,7 @@ def _check_bounds(t: Tensor, dim: int, index: Tensor) -> None:
 
 
 def _spread(index: Tensor, shape: tuple[int, ...], d: int) -> Tensor:
-    """An index vector as the full index that scatter takes."""
+    """Return an index vector as the full index that scatter takes."""
     view = [1] * len(shape)
     view[d] = index.numel()
     full = list(shape)
@@ -72,8 +72,8 @@ def _flat_source(source: Tensor) -> Tensor:
 
 
 def scatter_vector(out: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str) -> None:
-    """out[..., index, ...] (op)= source, where dim is not negative; bad indices raise, before anything is written where that can be known
-    without waiting for a device. For kernels."""
+    """out[..., index, ...] (op)= source, where dim is not negative; bad indices raise, before anything is written if that is known without
+    waiting for a device. For kernels."""
     nothing = 0 in index.shape or 0 in out.shape
     if nothing or not bad_index.is_late(out.device):
         _check_bounds(out, dim, index)
@@ -104,7 +104,7 @@ def _adding(d: dt.dtype) -> str:
 
 
 def _scaled(source: Tensor, alpha: Any) -> Tensor:
-    """source times a factor of its own dtype."""
+    """Return source times a factor of its own dtype."""
     if alpha == 1:
         return source
     return source * (bool(alpha) if source.dtype is dt.bool_ else check_fits(alpha, source.dtype))
@@ -190,7 +190,7 @@ def _check_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> int:
 
 
 def _fill_operands(t: Tensor, dim: int, index: Tensor, value: Any) -> tuple[Tensor, Tensor]:
-    """Indices that are not negative, and what is copied there."""
+    """Return indices that are not negative, and the values to copy there."""
     size = t.shape[dim] if t.shape else 1
     positions = index.reshape(-1)
     positions = positions.where(positions >= 0, positions + size)

@@ -32,7 +32,7 @@ _BYTE_MASK = "indexing with dtype torch.uint8 is now deprecated, please use a dt
 
 
 def as_index_tensor(value: Any) -> Tensor:
-    """A list, range or NumPy array used as an index."""
+    """Return a list, range or NumPy array used as an index as a tensor."""
     if isinstance(value, Tensor):
         return value
     array = (
@@ -65,7 +65,7 @@ def _consumed(item: Any) -> int:
 
 
 def is_tuple_in_disguise(index: Any) -> bool:
-    """Lists with parts that only a tuple of indices can have, such as x[[[0, 1], [1, 0]]], are read as tuples."""
+    """Return whether a list is read as a tuple, because only a tuple of indices can have its parts, such as x[[[0, 1], [1, 0]]]."""
     parts = (list, tuple, range, np.ndarray, Tensor, slice, type(None), type(Ellipsis))
     return isinstance(index, list) and len(index) < 32 and any(isinstance(item, parts) for item in index)
 
@@ -114,8 +114,8 @@ def _expand_ellipsis(items: list[Any], ndim: int) -> list[Any]:
 
 
 class Written(int):
-    """A bound of a slice, within the tensor, of a program that is recorded for other sizes, too: `given` is what the program wrote,
-    which may count from the end, be beyond it, or be computed from a size."""
+    """A bound of a slice, within the tensor, of a program that is recorded for other sizes, too: `given` is the bound in the program, which
+    may count from the end, be beyond it, or be computed from a size."""
 
     given: int | None
 
@@ -156,8 +156,8 @@ _ALL = slice(None)
 
 
 def apply_basic(t: Tensor, index: Any, keep_masks: bool = False) -> tuple[Tensor, list[Tensor | None]]:
-    """Apply everything that is a view; return it with the index tensors left over, one per dimension (None: all). Masks become the
-    positions of what is true in them, unless they are kept as they are."""
+    """Apply everything that is a view; return it with the remaining index tensors, one per dimension (None: all). Masks become the positions
+    of their True elements, unless `keep_masks`."""
     items = _expand_ellipsis(_normalise(index), len(t.shape))
     dim = 0
     advanced: list[Tensor | None] = []
@@ -203,7 +203,7 @@ def is_mask(item: Any) -> bool:
 
 
 def select_index(t: Tensor, dim: int, i: int, place: int = 0) -> Tensor:
-    """t with index i taken from dimension dim, which errors call `place`: where the index stood in the brackets."""
+    """Return t with index i taken from dimension dim, which errors call `place`: the index's position in the brackets."""
     size = t.shape[dim]
     if not -size <= i < size:
         raise IndexError(f"index {i} is out of bounds for dimension {place} with size {size}")
@@ -305,7 +305,7 @@ def _checked_places(t: Tensor, indices: Sequence[Tensor | None], values: Tensor,
 
 @put_at_.on("any")
 def put_raw(t: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> None:
-    """t[indices] = values (or +=), straight into memory. For kernels."""
+    """t[indices] = values (or +=), directly into memory. For kernels."""
     where = _checked_places(t, indices, values, accumulate)
     picked = where.picked(indices, t.device)
     if where.empty:
@@ -371,7 +371,7 @@ def _(out: Tensor, input: Tensor, indices: Sequence[Tensor | None], values: Tens
 
 
 def _prepare_indices(t: Tensor, indices: Sequence[Any]) -> list[Tensor | None]:
-    """index_put's tuple: masks become positions, missing trailing dimensions mean all."""
+    """Return the indices of index_put: masks become positions, missing trailing dimensions mean all."""
     prepared: list[Tensor | None] = []
     for item in indices:
         item = None if item is None else as_index_tensor(item)
@@ -428,8 +428,8 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
 
 
 def plain_view(t: Tensor, key: Any) -> Tensor | None:
-    """t[key] in one step where key is made of integers, slices, None and Ellipsis, and nothing has to be recorded; None
-    where it is not, or is wrong."""
+    """Return t[key] in one step if key consists of integers, slices, None and Ellipsis, and nothing has to be recorded; None for other or
+    invalid keys."""
     base = t._base
     if t._autograd is not None or (base is not None and base._autograd is not None) or modes.active:
         return None

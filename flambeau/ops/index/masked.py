@@ -59,7 +59,7 @@ _LARGE = 1e38  # larger numbers may not fit
 
 
 def _is_plain(input: Tensor, value: Any) -> bool:
-    """Return whether a number surely fits input's dtype: then it needs no tensor of its own."""
+    """Return whether a number certainly fits input's dtype, so that it needs no tensor of its own."""
     if type(value) is not float and type(value) is not int:
         return False
     fits = -_LARGE < value < _LARGE or value in (math.inf, -math.inf)
@@ -226,7 +226,7 @@ def _(recorder: Any, input: Tensor, *, as_tuple: bool = False) -> Any:
 
 @composite
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Any = None) -> Tensor:
-    """nonzero cut or padded to `size` rows."""
+    """The coordinates of `nonzero`, cut or padded to `size` rows."""
     found = nonzero_matrix(input)
     rows = min(size, found.shape[0])
     result = found.new_full((size, found.shape[1]), fill_value)
@@ -252,7 +252,7 @@ def _check_flat(name: str, input: Tensor, index: Tensor) -> None:
 
 
 def _flat_positions(index: Tensor, n: int) -> Tensor:
-    """Positions that are not negative in a tensor of n elements, or IndexError. For kernels."""
+    """Return positions that are not negative in a tensor of n elements, or raise IndexError. For kernels."""
     positions = index._bare_alias().reshape(-1)
     positions = positions.where(positions >= 0, positions + n)
     bad = first_bad_index(positions, n)
@@ -293,7 +293,7 @@ def _check_put(input: Tensor, index: Tensor, source: Tensor) -> None:
 
 @effect(batching="each")
 def put_flat_(out: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> Tensor:
-    """Source written to (or added at) flat positions of contiguous memory."""
+    """Write source to (or add it at) flat positions of contiguous memory."""
 
 
 @put_flat_.on("any")
@@ -338,8 +338,8 @@ def _(out: Tensor, input: Tensor, index: Tensor, source: Tensor, accumulate: boo
 
 
 def _clone_in_place(t: Tensor, everything: bool = False) -> Tensor:
-    """A copy with the strides and the offset of the original, in a copy of all its memory. One without gaps does without
-    what lies before and behind it, unless `everything` is wanted."""
+    """Return a copy with the strides and the offset of the original, in a copy of all its memory. A dense tensor is copied without the memory
+    before and after it, unless `everything` is wanted."""
     if (t._contig and not everything) or has_internal_overlap(t.shape, t._strides):
         return t.clone()
     count = t._storage.size_bytes // t.dtype.itemsize
@@ -413,7 +413,7 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
 
 
 def _from_start(g: Any) -> Any:
-    """The gradient, contiguous and at the start of its memory: offsets count from there."""
+    """Return the gradient, contiguous and at the start of its memory, from which offsets count."""
     whole = g.contiguous()
     return whole.clone() if whole.storage_offset() else whole
 

@@ -1,4 +1,4 @@
-"""Places in memory that index tensors and masks name."""
+"""Places in memory that index tensors and masks select."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ _LARGE = 1 << 16  # lists of offsets longer than this are not kept
 
 
 class Places:
-    """The facts about t[indices] that follow from shapes and strides: before x picked x after offsets, and the result's layout."""
+    """The facts about t[indices] that follow from shapes and strides: offsets before, at and after the picked dimensions, and the result's
+    layout."""
 
     def __init__(self, t: Tensor, indices: Sequence[Tensor | None]):
         ndim = len(t.shape)
@@ -70,14 +71,14 @@ class Places:
         self._offsets: dict[device, list[Tensor]] = {}
 
     def offsets(self, where: device) -> list[Tensor]:
-        """The offsets before and after those that are picked, in the memory of a device."""
+        """Return the offsets before and after the picked ones, in the memory of a device."""
         found = self._offsets.get(where)
         if found is None:
             found = self._offsets[where] = [_moved(_offsets(steps), where) for steps in self.steps]
         return found
 
     def picked(self, indices: Sequence[Tensor | None], where: device) -> Tensor:
-        """Offsets of the places that the index tensors name together, or IndexError."""
+        """Return the offsets of the places that the index tensors select together, or raise IndexError."""
         count = self.count
         offsets, error = empty((count,), dt.int64, where), bad_index.on(where, "index")
         kernel = _FIRST_OFFSETS
@@ -92,7 +93,7 @@ class Places:
         return offsets
 
     def take(self, out: Tensor, t: Tensor, indices: Sequence[Any]) -> None:
-        """t[indices] into contiguous memory."""
+        """Copy t[indices] into contiguous memory."""
         where = out.device
         if self.taking is None:
             picked = self.picked(indices, where)
@@ -126,7 +127,7 @@ _places: dict[tuple[Any, ...], Places] = {}
 
 
 def places(t: Tensor, indices: Sequence[Tensor | None]) -> Places:
-    """The places of t[indices], from an earlier call with such layouts if there was one."""
+    """Return the places of t[indices], cached for such layouts."""
     key = (t.shape, t._strides, *[None if i is None else (i.shape, i._strides) for i in indices])
     found = _places.get(key)
     if found is None:
@@ -137,7 +138,7 @@ def places(t: Tensor, indices: Sequence[Tensor | None]) -> Places:
 
 
 def beside(index: Any, t: Tensor) -> Tensor:
-    """An index tensor on the device of the tensor that it indexes; it may come from the CPU."""
+    """Return an index tensor on the device of the tensor that it indexes; it may come from the CPU."""
     if not BACKENDS[index.device.type].on_host:
         raise RuntimeError(
             f"indices should be either on cpu or on the same device as the indexed tensor ({t.device}), got {index.device}"
@@ -148,7 +149,7 @@ def beside(index: Any, t: Tensor) -> Tensor:
 def _layouts(
     t: Tensor, tensors: list[Tensor], before: list[int], after: list[int], shape: tuple[int, ...]
 ) -> list[tuple[Any, ...]]:
-    """Shapes and strides that decide the result's layout: of the tensor, repeated along the indices, and of the indices."""
+    """Return the shapes and strides that decide the result's layout: of the tensor, repeated along the indices, and of the indices."""
     picked, tail = len(shape) - len(before) - len(after), (0,) * len(after)
     head = tuple(t._strides[d] for d in before)
     layouts: list[tuple[Any, ...]] = [(shape, head + (0,) * picked + tuple(t._strides[d] for d in after))]
@@ -181,7 +182,7 @@ def _moved(array: np.ndarray, where: device) -> Tensor:
 
 @functools.cache
 def start(where: device) -> Tensor:
-    """The offset 0 in the memory of a device."""
+    """Return the offset 0 in the memory of a device."""
     return _moved(np.zeros(1, np.int64), where)
 
 
@@ -190,11 +191,11 @@ def start(where: device) -> Tensor:
 
 @internal(reads_values=True)
 def true_positions(mask: Tensor) -> Tensor:
-    """The places of the elements that are not zero, counted row by row."""
+    """The positions of the elements that are not zero, in row-major order."""
 
 
 def _ends(mask: Any) -> tuple[Tensor, Tensor, int]:
-    """A contiguous mask, how many elements of each of its blocks are not zero, and how many elements there are."""
+    """Return a contiguous mask, the number of nonzero elements in each of its blocks, and the number of elements."""
     n = numel_of(mask.shape)
     if mask.dtype.is_complex or mask.dtype in dt.FLOAT8:
         mask = mask != 0
@@ -235,7 +236,7 @@ def _(mask: Tensor) -> Tensor:
 
 @internal(batching="each")
 def coordinates(positions: Tensor, shape: tuple[int, ...]) -> NewTensor:
-    """The coordinates of positions in a tensor of this shape: a row for each, laid out by columns."""
+    """The coordinates of positions in a tensor of this shape: a row for each, stored by columns."""
     count = positions.shape[0]
     return make_size((count, len(shape))), dt.int64, positions.device, (1, max(count, 1))
 

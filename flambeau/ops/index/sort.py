@@ -37,12 +37,12 @@ _TASKS = 8  # independent pieces of work, each with scratch memory of its own
 
 
 def to_rows(x: Tensor, d: int) -> Tensor:
-    """The values of x as contiguous memory whose last dimension is `d`."""
+    """Return the values of x as contiguous memory whose last dimension is `d`."""
     return dense(_seen_as_rows(x, d))
 
 
 def _seen_as_rows(x: Tensor, d: int) -> Tensor:
-    """The memory of x with dimension `d` last."""
+    """Return the memory of x with dimension `d` last."""
     rank = len(x.shape)
     if d >= rank - 1:
         return x
@@ -51,8 +51,8 @@ def _seen_as_rows(x: Tensor, d: int) -> Tensor:
 
 
 def sort_rows(values: Tensor, index: Tensor, rows: Tensor, descending: bool) -> None:
-    """Every line of the last dimension of a contiguous tensor sorted, stably, and the order that sorts it, into memory of the
-    same shape. For kernels."""
+    """Sort every line of the last dimension of a contiguous tensor, stably, into memory of the same shape, with the order that sorts it. For
+    kernels."""
     n = rows.shape[-1] if rows.shape else 1
     count = numel_of(rows.shape) // max(n, 1)
     where = rows.device
@@ -73,7 +73,7 @@ def sort_rows(values: Tensor, index: Tensor, rows: Tensor, descending: bool) -> 
 def sort_along(
     values: Tensor, index: Tensor, input: Tensor, dim: int, descending: bool, rows_sorter: Any = sort_rows
 ) -> None:
-    """The lines of `dim` sorted, and their order, into dense memory of the same shape. For kernels."""
+    """Sort the lines of `dim` into dense memory of the same shape, with their order. For kernels."""
     rows = to_rows(input, dim)
     if values._contig and dim >= len(input.shape) - 1:
         rows_sorter(values, index, rows, descending)
@@ -122,7 +122,7 @@ def sorted_along(input: Tensor, dim: int, descending: bool) -> Any:
 
 @internal(**_SORTING, quirks=Quirks(label="SortBackward1"), batching="along")
 def stably_sorted_along(input: Tensor, dim: int, descending: bool) -> Any:
-    """Sort along a dimension, where the user asked for equal elements to keep their order."""
+    """Sort along a dimension for users who require that equal elements keep their order."""
 
 
 sorted_along.on("any")(_sort_kernel)
@@ -166,7 +166,7 @@ def argsort(input: Tensor, *args: Any, stable: bool | None = None, **kwargs: Any
 
 @composite(out="exact")
 def msort(input: Tensor) -> Tensor:
-    """Sorted along the first dimension."""
+    """The elements sorted along the first dimension."""
     return sort(input, 0)[0]
 
 
@@ -232,7 +232,7 @@ def _selection_layout(input: Tensor, dim: int, keepdim: bool) -> list[Any]:
 
 
 def _select(values: Tensor, index: Tensor, input: Tensor, dim: int, k: int, mode: str) -> None:
-    """The k-th smallest element along a dimension (or a median) and its index. For kernels."""
+    """Find the k-th smallest element along a dimension (or a median) and its index. For kernels."""
     outer, n, inner = split_at(input.shape, dim)
     long, tasks = n > select_kernels.SMALL, min(outer * inner, _TASKS)
     select_kernels.select_lines(values, index, dense(input), outer, n, inner, k, tasks, mode=mode, long=long)
@@ -260,7 +260,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out
 
 
 def _write_apart(name: str, input: Tensor, out: Any, result: tuple[Any, ...]) -> Any:
-    """Deliver values and indices into tensors that must not share memory with the input."""
+    """Write values and indices into tensors that must not share memory with the input."""
     for t in out if isinstance(out, (tuple, list)) else ():
         if isinstance(t, Tensor) and t._storage is input._storage and numel_of(t.shape):
             raise RuntimeError(
@@ -301,7 +301,7 @@ def _shared_evenly(g: Tensor, input: Tensor, out: Tensor) -> Tensor:
 
 
 def _declare_medians(name: str) -> tuple[Any, Any]:
-    """The median of everything, and along a dimension with its index."""
+    """Declare the median of all elements, and along a dimension with its index."""
 
     def layout(input: Tensor) -> tuple[Any, ...]:
         need_tensor(name, input)

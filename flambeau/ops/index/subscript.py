@@ -75,7 +75,7 @@ def getitem(self: Tensor, key: Any) -> Tensor:
 
 
 def _index_tensors(t: Tensor, key: Any) -> list[Tensor | None] | None:
-    """Return what `apply_basic` would leave over of a key made of index tensors and full slices; None for any other key."""
+    """Return the index tensors that `apply_basic` would leave of a key of index tensors and full slices; None for any other key."""
     found: list[Tensor | None] = []
     for item in key if type(key) is tuple else (key,):
         if type(item) is Tensor and item.dtype in INDEX_DTYPES and item.shape:
@@ -89,7 +89,7 @@ def _index_tensors(t: Tensor, key: Any) -> list[Tensor | None] | None:
 
 
 def _takes_elements(t: Tensor, mask: Tensor) -> bool:
-    """Return whether t[mask], of truth values, lists elements in the order they have in memory, with nothing to record."""
+    """Return whether t[mask] lists elements in memory order, with nothing to record."""
     return (
         mask.shape == t.shape
         and type(t) is Tensor
@@ -103,7 +103,7 @@ def _takes_elements(t: Tensor, mask: Tensor) -> bool:
 
 @internal(batching="each")
 def elements_at(input: Tensor, positions: Tensor) -> NewTensor:
-    """The elements of contiguous memory at positions that are known to be good."""
+    """The elements of contiguous memory at positions that are known to be valid."""
     return positions.shape, input.dtype, input.device
 
 
@@ -177,7 +177,7 @@ def _is_recorded(value: Any) -> bool:
 
 
 def _set_batched(part: Tensor, advanced: list[Any], value: Tensor) -> None:
-    """Assign inside vmap, where tensors have no memory of their own, by operators that it sees."""
+    """Assign inside vmap, where tensors have no memory of their own, by operators that it intercepts."""
     if any(i is not None for i in advanced):
         part.index_put_(tuple(advanced), value)
     else:
@@ -185,7 +185,7 @@ def _set_batched(part: Tensor, advanced: list[Any], value: Tensor) -> None:
 
 
 def _fills_mask(t: Tensor, key: Any, value: Any) -> bool:
-    """Return whether t[key] = value gives one number to the places of a mask, with nothing to record."""
+    """Return whether t[key] = value writes one number to the places of a mask, with nothing to record."""
     return (
         (type(value) is float or type(value) is int)
         and t.dtype.is_floating_point
@@ -197,7 +197,7 @@ def _fills_mask(t: Tensor, key: Any, value: Any) -> bool:
 
 
 def _only_masks(key: Any) -> bool:
-    """Return whether the arrays in x[key] are all truth values."""
+    """Return whether the arrays in x[key] are all boolean."""
     if isinstance(key, Tensor):
         return key.dtype is dt.bool_ or key.dtype is dt.uint8
     items = key if isinstance(key, tuple) or is_tuple_in_disguise(key) else (key,)
@@ -239,7 +239,7 @@ _NO_END = 2**63 - 1  # how PyTorch writes a slice without an end
 
 
 def _getitem_in_aten(recorder: Any, self: Tensor, key: Any) -> Tensor:
-    """Make the calls that traces show: every slice, with the numbers as they are written. `aten::index` takes masks as they are."""
+    """Make the calls that traces show: every slice, with the numbers as written. `aten::index` takes masks unchanged."""
     items = key if isinstance(key, tuple) else (key,)
     if any(map(is_mask, items)):
         part, advanced = recorder.again(apply_basic, (self, key), {"keep_masks": True})
@@ -266,7 +266,7 @@ def _is_plain(item: Any) -> bool:
 
 
 def _setitem_in_aten(recorder: Any, self: Tensor, key: Any, value: Any) -> None:
-    """`aten::index_put_` takes masks as they are."""
+    """Make the calls that traces show for x[key] = value: `aten::index_put_` takes masks unchanged."""
     if _fills_mask(self, key, value) or not any(map(is_mask, key if isinstance(key, tuple) else (key,))):
         return recorder.again(setitem, (self, key, value), {})
     part, advanced = recorder.again(apply_basic, (self, key), {"keep_masks": True})

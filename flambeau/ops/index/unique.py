@@ -1,4 +1,4 @@
-"""Distinct elements, membership, and places in sorted sequences."""
+"""Distinct elements, membership, and positions in sorted sequences."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .sort import sorted_along
 
 
 def _groups(ordered: Tensor, order: Tensor | None, shape: Any, inverse: bool, counts: bool) -> tuple[Tensor, ...]:
-    """The first of each group of equal neighbours, and if asked for each element's group and the sizes of the groups."""
+    """Return the first of each group of equal neighbours, and if requested each element's group and the sizes of the groups."""
     n, where = numel_of(ordered.shape), ordered.device
     values, number = empty((n,), ordered.dtype, where), ordered.new_zeros(1, dtype=dt.int64)
     places = empty(shape, dt.int64, where) if inverse else None
@@ -47,7 +47,7 @@ def _groups(ordered: Tensor, order: Tensor | None, shape: Any, inverse: bool, co
 
 @internal(reads_values=True, grads={"input": unknown_derivative("_unique2")}, quirks=Quirks(label="Unique2Backward0"))
 def unique_elements(input: Tensor, inverse: bool, counts: bool) -> Any:
-    """The distinct elements in order, and if asked for each element's place among them and how often each occurs."""
+    """The distinct elements in order, and if requested each element's index among them and how often each occurs."""
 
 
 @unique_elements.on("any")
@@ -103,7 +103,7 @@ def _comparable(x: Tensor) -> np.ndarray:
 def _distinct_slices(
     input: Tensor, dim: int, everywhere: bool, with_inverse: bool, with_counts: bool
 ) -> tuple[Tensor, ...]:
-    """Slices along `dim` that differ from all others (in order), or from the one before."""
+    """Return the slices along `dim` that differ from all others (in order), or from the one before."""
     d = wrap_dim(dim, len(input.shape))
     if input.shape and not numel_of(tuple(n for i, n in enumerate(input.shape) if i != d)):
         raise RuntimeError("There are 0 sized dimensions, and they aren't selected, so unique cannot be applied")
@@ -140,7 +140,7 @@ def unique(
     return_counts: bool = False,
     dim: int | None = None,
 ) -> Tensor | tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]:
-    """The distinct elements (or slices along `dim`) in order; optionally where each element went, and how often each occurs."""
+    """The distinct elements (or slices along `dim`) in order; optionally each element's index among them, and how often each occurs."""
     need_tensor("unique", input)
     _refuse_complex(input)
     wanted = bool(return_inverse), bool(return_counts)
@@ -327,7 +327,7 @@ def searchsorted(
 def bucketize(
     input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False, out: Tensor | None = None
 ) -> Tensor:
-    """The number of the bucket, between boundaries, that each value falls into."""
+    """The index of the bucket, between boundaries, that contains each value."""
     if not isinstance(boundaries, Tensor):
         raise TypeError(
             "bucketize() received an invalid combination of arguments: 'boundaries' must be Tensor, not"

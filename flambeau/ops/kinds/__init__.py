@@ -1,7 +1,7 @@
-"""Operators on tensors that hold their elements in another one (`core.held`): how a call finds out what to do with them.
+"""Operators on tensors that hold their elements in another one (`core.held`): how their calls are dispatched.
 
-Operators run on the values (`on_values`) where their records allow it: the derivative is then the operator's own, between two
-conversions that autograd knows."""
+Operators run on the values (`on_values`) if their records allow it: the derivative is then the operator's own, between two conversions that
+autograd records."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def _anything(bound: dict[str, Any]) -> None:
 
 
 def mkldnn_takes(*keys: str, check: Callable[[dict[str, Any]], None] = _anything) -> None:
-    """Declare in the records of operators that they take tensors in oneDNN's layout; `check` gets a call in canonical form and raises
-    for those that PyTorch refuses."""
+    """Declare in the records of operators that they accept tensors in oneDNN's layout; `check` gets a call in canonical form and raises for
+    those that PyTorch refuses."""
     for key in keys:
         lookup(key).forms["mkldnn"] = check
 
 
 def held_call(problem: HeldOperand, face: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call an operator on tensors of the kind that it met, or refuse: an operator made of this one may know better."""
+    """Call an operator on tensors of the kind that it found, or refuse: an operator composed of this one may have a form."""
     return naming.above(HOMES[problem.tensor.kind]).call(face, args, kwargs, problem)
 
 
@@ -47,7 +47,7 @@ def to_mkldnn(self: Tensor, dtype: Any = None) -> Tensor:
 
 
 def base_record(op: Op) -> Op:
-    """The record that an in-place form belongs to; other operators' own."""
+    """Return the record that an in-place form belongs to; an operator's own record for others."""
     return op.plain or op if not op.key else op
 
 
@@ -56,8 +56,7 @@ def call_by_record(
     elementwise: Callable[..., Any], reduced: Callable[..., Any], along: Callable[..., Any],
 ) -> Any:  # fmt: skip
     """Run an operator on tensors of one kind by the form in its record, or else by the function for operators that compute each element,
-    reduce, or run along a dimension. An operator of which the record says none of this is refused: one that is made of it may have a
-    form."""
+    reduce, or run along a dimension. An operator whose record declares none of these is refused: one that is composed of it may have a form."""
     op = base_record(face.op)
     given = tree_flatten((args, kwargs))[0]
     like = next((x for x in given if isinstance(x, kind)), None)
@@ -89,12 +88,12 @@ def deep_copy(self: Any, memo: dict[int, Any]) -> Any:
 
 
 def sizes_given(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The sizes in a call that takes them one by one or as a sequence."""
+    """Return the sizes in a call that takes them one by one or as a sequence."""
     return args[1:] if len(args) != 2 or isinstance(args[1], int) else tuple(args[1])
 
 
 def dims_given(args: tuple[Any, ...], kwargs: dict[str, Any], rank: int) -> list[int]:
-    """The dimensions in a call that takes them one by one or as a sequence."""
+    """Return the dimensions in a call that takes them one by one or as a sequence."""
     return [wrap_dim(d, rank) for d in sizes_given(args) or kwargs.get("dims", ())]
 
 
@@ -117,25 +116,26 @@ hold: Callable[..., Any] = sparse_primitive(
 
 
 def value_of(t: HeldTensor) -> Tensor:
-    """The plain tensor that holds the elements, with the history of `t`."""
+    """Return the plain tensor that holds the elements, with the history of `t`."""
     return _value_of(t, t._mold())
 
 
 def held_as(value: Tensor, mold: Callable[[Tensor], HeldTensor]) -> Any:
-    """`value` in a tensor that `mold` makes. Its history shows the operator that made the value."""
+    """Return `value` in a tensor that `mold` makes. Its history shows the operator that made the value."""
     label = None if value.grad_fn is None else value.grad_fn.name()
     return relabelled(hold(value, mold), label)
 
 
 def relabelled(t: Any, label: str | None) -> Any:
-    """The tensor `t`, whose history shows `label` as its last operator."""
+    """Return the tensor `t` with `label` as the last operator of its history."""
     if label is not None and t.grad_fn is not None:
         t.grad_fn.label = label
     return t
 
 
 def as_view(t: Any, of: Tensor) -> Any:
-    """The tensor `t`, which shares the memory of another one, as a view of it: changes of either reach the history of both."""
+    """Mark the tensor `t`, which shares the memory of another one, as a view of it, and return it: changes of either become part of both
+    histories."""
     value, mold = t._value, t._mold()
     place = (value.shape, value._strides, value._offset, value.dtype)
     t._base, meta = of if of._base is None else of._base, t._ensure_autograd()
@@ -149,18 +149,18 @@ def _plain(t: Tensor) -> Tensor:
 
 
 def holders(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[HeldTensor]:
-    """The tensors among the arguments that hold others."""
+    """Return the tensors among the arguments that hold others."""
     return [x for x in tree_flatten((args, kwargs))[0] if isinstance(x, HeldTensor)]
 
 
 def written_by(face: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The argument that a call writes into, that of an in-place form or `out=`; None where there is none."""
+    """Return the argument that a call writes into, that of an in-place form or `out=`; None if there is none."""
     return args[0] if face.op.in_place and args else kwargs.get("out")
 
 
 def on_values(face: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Callable[[Tensor], Any]) -> Any:
-    """Run an operator on the values; `result` makes what is returned of each tensor that comes out. An operator that writes into one of
-    the tensors writes into its value."""
+    """Run an operator on the values; `result` wraps each resulting tensor. An operator that writes into one of the tensors writes into its
+    value."""
     written = written_by(face, args, kwargs)
     if isinstance(written, HeldTensor):
         return _written(written, face, args, kwargs)

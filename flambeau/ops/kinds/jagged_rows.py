@@ -1,4 +1,4 @@
-"""Rows of nested tensors in the jagged layout: made of tensors, of values and offsets or of a padded batch, and taken apart again."""
+"""Rows of nested tensors in the jagged layout: packed from tensors, from values and offsets or from a padded batch, and unpacked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from . import as_view, held_as, hold, relabelled, value_of
 
 
 def lengths_of(t: NestedTensor) -> list[int]:
-    """The number of elements of each row along the ragged dimension."""
+    """Return the number of elements of each row along the ragged dimension."""
     if t._lengths is not None:
         return t._lengths.tolist()
     starts = t._starts.tolist()
@@ -23,7 +23,7 @@ def lengths_of(t: NestedTensor) -> list[int]:
 
 
 def rows_of(t: NestedTensor) -> list[Tensor]:
-    """The rows as plain tensors, each with the history of `t`."""
+    """Return the rows as plain tensors, each with the history of `t`."""
     value, at, starts, lengths = value_of(t), t._ragged - 1, t._starts.tolist(), lengths_of(t)
     if at < 0:
         raise RuntimeError(f"unbind(): nested tensor with ragged dimension {t._ragged}, which is out of bounds")
@@ -38,7 +38,7 @@ def rows_of(t: NestedTensor) -> list[Tensor]:
 
 
 def without_gaps(x: Any) -> Any:
-    """A nested tensor whose rows are stored one after the other, with the same ragged size; other arguments as they are."""
+    """Return a nested tensor whose rows are stored without gaps, with the same ragged size; other arguments unchanged."""
     if not isinstance(x, NestedTensor) or x._lengths is None:
         return x
     rows = rows_of(x)
@@ -48,7 +48,7 @@ def without_gaps(x: Any) -> Any:
 
 
 def from_rows(rows: list[Tensor]) -> Any:
-    """A nested tensor of tensors that differ in the size of one dimension at most."""
+    """Return a nested tensor of tensors that differ in the size of at most one dimension."""
     at = next((d for d, sizes in enumerate(zip(*(row.shape for row in rows))) if len(set(sizes)) > 1), 0)
     lengths = [row.shape[at] for row in rows]
     starts = from_data([0, *accumulate(lengths)], dt.int64, rows[0].device)
@@ -56,7 +56,7 @@ def from_rows(rows: list[Tensor]) -> Any:
 
 
 def check_offsets(offsets: Tensor, count: int, lengths: Tensor | None = None) -> None:
-    """Refuse beginnings of rows that are not in order, or not those of all of `count` values; with `lengths`, rows that are not inside."""
+    """Raise for offsets of rows that are not in order, or do not cover all of `count` values; with `lengths`, for rows that are not inside."""
     starts = offsets.tolist()
     if lengths is not None:
         if lengths.dim() != 1 or lengths.shape[0] != len(starts) - 1 or lengths.dtype != offsets.dtype:
@@ -71,7 +71,7 @@ def check_offsets(offsets: Tensor, count: int, lengths: Tensor | None = None) ->
 def from_values(
     values: Tensor, starts: Tensor, lengths: Tensor | None = None, ragged: int = 1, **known: int | None
 ) -> Any:
-    """A nested tensor over values that are stored row after row, or with gaps if there are `lengths`; `known` are the smallest and the
+    """Return a nested tensor over values that are stored row after row, or with gaps if there are `lengths`; `known` are the smallest and the
     largest length."""
     cache = {name: n for name, n in known.items() if n is not None}
     like = new_jagged(values.detach(), starts, ragged, lengths=lengths, metadata_cache=cache)
@@ -79,7 +79,7 @@ def from_values(
 
 
 def from_padded(padded: Tensor, offsets: Tensor, ragged: int = 1, **known: int | None) -> Any:
-    """A nested tensor of the first elements of each element of a batch, as many as `offsets` say."""
+    """Return a nested tensor of the first elements of each element of a batch, as many as `offsets` give."""
     lengths = (offsets[1:] - offsets[:-1]).tolist()
     rows = [row.narrow(ragged - 1, 0, n) for row, n in zip(padded.unbind(0), lengths)]
     return from_values(cat(rows, ragged - 1), offsets, None, ragged, **known)

@@ -1,4 +1,4 @@
-"""Tensors in oneDNN's layout (`torch._mkldnn`): the operators that PyTorch has for them, and what these refuse."""
+"""Tensors in oneDNN's layout (`torch._mkldnn`): the operators that PyTorch has for them, and their restrictions."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def to_dense(self: MkldnnTensor, dtype: Any = None, *, masked_grad: Any = None) 
 
 
 def call(face: Any, args: tuple[Any, ...], kwargs: dict[str, Any], problem: HeldOperand) -> Any:
-    """Run an operator on the plain tensors, if its record says that oneDNN computes it (`mkldnn_takes`)."""
+    """Run an operator on the plain tensors, if its record declares that oneDNN computes it (`mkldnn_takes`)."""
     op = base_record(face.op)
     check = op.forms.get("mkldnn")
     if check is None:
@@ -143,7 +143,7 @@ mkldnn_takes("copy_", check=_check_copy)
 
 
 def text(self: Any, *, tensor_contents: str | None = None) -> str:
-    """The printed form: the elements of the plain tensor, and the layout."""
+    """Return the printed form: the elements of the plain tensor, and the layout."""
     return printing.tensor_repr(
         values_on_host(self._value),
         self.dtype,

@@ -1,7 +1,7 @@
-"""Nested tensors in the jagged layout: what a call does follows from the operator's record.
+"""Nested tensors in the jagged layout: calls are made as the operator's record declares.
 
 Pointwise operators run on the values, reductions and operators along a dimension on the values or, along the ragged one, on each row
-by itself. Operators that compute each row from itself (a linear layer, a norm) are declared in their records' `forms`."""
+separately. Operators that compute each row from itself (a linear layer, a norm) are declared in their records' `forms`."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from .jagged_rows import lengths_of, rows_of, without_gaps
 
 
 def refuse(op: Op, why: str) -> NoReturn:
-    """Raise what PyTorch raises for calls that it does not have for nested tensors."""
+    """Raise PyTorch's error for calls that it does not have for nested tensors."""
     raise RuntimeError(f"{op.name}(): {why}")
 
 
 def _refuse_ragged(op: Op, like: NestedTensor) -> NoReturn:
-    """Refuse a call along the ragged dimension: an operator that is made of this one may have a rule."""
+    """Refuse a call along the ragged dimension: an operator that is composed of this one may have a rule."""
     raise HeldOperand(like, f"{op.name}(): not supported for NestedTensor on ragged dim")
 
 
 def joined(rows: list[Tensor], like: NestedTensor, op: Op) -> Any:
-    """Rows of unchanged lengths as a nested tensor with the ragged dimension of `like`."""
+    """Return rows of unchanged lengths as a nested tensor with the ragged dimension of `like`."""
     at = like._ragged - 1
     if any(row.dim() <= at or row.shape[at] != n for row, n in zip(rows, lengths_of(like))):
         _refuse_ragged(op, like)
@@ -64,7 +64,7 @@ def _sizes(t: Tensor) -> str:
 
 
 def _beside(x: Tensor, like: NestedTensor, op: Op) -> Tensor:
-    """A plain operand as it meets the values: repeated for the elements of each row, or its padding cut off."""
+    """Return a plain operand aligned with the values: repeated for the elements of each row, or without its padding."""
     n, at = len(like.shape), like._ragged
     if x.dim() < n:
         if x.dim() >= n - at and x.shape[at - n] != 1:
@@ -96,7 +96,7 @@ def _inner_dims(
 
 
 def _had_gaps(like: NestedTensor) -> bool:
-    """Return whether there were gaps between the rows: the ragged size is then that of their lengths, and not that of the offsets."""
+    """Return whether there were gaps between the rows: the ragged size is then that of their lengths, not of the offsets."""
     return like._symbol.node.source is not like._starts
 
 
@@ -134,13 +134,13 @@ def _reduced(face: Any, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], l
 
 
 def _moved(value: Tensor, like: NestedTensor, ragged: int) -> Any:
-    """A value of the same rows whose ragged dimension is another one."""
+    """Return a nested tensor of the same rows with another ragged dimension."""
     mold: Any = like._mold()
     return held_as(value, functools.partial(mold, ragged=ragged))
 
 
 def _along(face: Any, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], like: NestedTensor) -> Any:
-    """An operator along one dimension: on the values, or along the ragged dimension on each row."""
+    """Run an operator along one dimension: on the values, or along the ragged dimension on each row."""
     bound = op.bind(args, kwargs)
     names = op.batching.dims if isinstance(op.batching, Batched) else ("dim",)
     if any(bound.get(name, 0) is None for name in names):
@@ -172,20 +172,20 @@ def _along(face: Any, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], lik
 
 
 def _dimensions_lost(inner: dict[str, Any], like: NestedTensor, at: dict[str, list[int]]) -> Callable[[Tensor], int]:
-    """The number of dimensions before the ragged one that a result has lost."""
+    """Return a function that counts the dimensions before the ragged one that a result has lost."""
     before = any(d < like._ragged for dims in at.values() for d in dims)
     return lambda v: max(like._value.dim() - v.dim(), 0) if before else 0
 
 
 def _same(x: NestedTensor, like: NestedTensor, what: str) -> NestedTensor:
-    """`x`, whose rows must be as long as those of `like`."""
+    """Return `x`, whose rows must have the lengths of those of `like`."""
     if x._symbol != like._symbol or x._ragged != like._ragged:
         raise RuntimeError(f"cannot call {what} with inputs of shapes {_sizes(like)} and {_sizes(x)}")
     return x
 
 
 def call(face: Any, args: tuple[Any, ...], kwargs: dict[str, Any], problem: HeldOperand) -> Any:
-    """Run an operator on nested tensors, as its record allows; all but those that give rows read the rows without their gaps."""
+    """Run an operator on nested tensors, as its record allows; all but those that return rows read the rows without gaps."""
     if face.op.forms.get("nested") is not _unbound:
         written = written_by(face, args, kwargs)
         if isinstance(written, NestedTensor) and written._lengths is not None:
@@ -200,7 +200,7 @@ def call(face: Any, args: tuple[Any, ...], kwargs: dict[str, Any], problem: Held
 
 
 def _each_element(face: Any, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], like: NestedTensor) -> Any:
-    """Rows of the values are computed each from itself: packed as they are, they are a batch."""
+    """Run an operator that computes each element of a row from itself: the packed rows are a batch."""
     bound = op.bind(args, kwargs)
     others = [x for x in tree_flatten(list(bound.values())[1:])[0] if isinstance(x, NestedTensor)]
     if like._ragged != 1 or next(iter(bound.values())) is not like or others:
@@ -212,7 +212,7 @@ def _each_element(face: Any, op: Op, args: tuple[Any, ...], kwargs: dict[str, An
 
 
 def _normalized(face: Any, op: Op, bound: dict[str, Any], like: NestedTensor) -> Any:
-    """Normalize each row by itself, over all of its elements."""
+    """Normalize each row separately, over all of its elements."""
     over = tuple(bound["normalized_shape"])
     if like._value.dim() == 1:
         refuse(op, "not supported for NestedTensor objects with 2 or fewer dimensions")
@@ -404,7 +404,7 @@ for _rule, _keys in (
 
 
 def to_padded_tensor(self: NestedTensor, padding: float, output_size: Any = None) -> Tensor:
-    """The rows as one plain tensor, filled up with `padding` to the longest row or to `output_size`."""
+    """The rows as one plain tensor, padded with `padding` to the longest row or to `output_size`."""
     at = self._ragged - 1
     longest = max(lengths_of(self), default=0) if output_size is None else output_size[self._ragged]
     short = [longest - n for n in lengths_of(self)]
@@ -433,7 +433,7 @@ def getitem(self: NestedTensor, key: Any) -> Any:
 
 
 def _extreme_length(self: NestedTensor, of: Callable[[list[int]], int]) -> int:
-    """The smallest or the largest length, which is found once."""
+    """Return the smallest or the largest length, which is cached."""
     name = f"{of.__name__}_seqlen"
     if name not in self._metadata_cache:
         self._metadata_cache[name] = of(lengths_of(self))
@@ -445,7 +445,7 @@ def _rebuilt(value: Tensor, starts: Tensor, ragged: int, requires_grad: bool, le
 
 
 def reduce_ex(self: NestedTensor, protocol: int) -> tuple[Any, ...]:
-    """Pickle the values and the offsets."""
+    """Return the pickled form: the values and the offsets."""
     if self.grad_fn is not None:
         raise RuntimeError("cannot pickle a tensor that is not a graph leaf: use tensor.detach() first")
     return _rebuilt, (self._value, self._starts, self._ragged, self.requires_grad, self._lengths)

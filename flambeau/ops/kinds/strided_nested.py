@@ -1,7 +1,7 @@
-"""Nested tensors in the strided layout: what a call does follows from the operator's record.
+"""Nested tensors in the strided layout: calls are made as the operator's record declares.
 
-Pointwise operators run on the buffer, reductions and operators along a dimension on each row by itself; what only gives another view
-of the rows gives other places in the same buffer."""
+Pointwise operators run on the buffer, reductions and operators along a dimension on each row separately; views of the rows are other places
+in the same buffer."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from .strided_rows import contiguous, from_parts, mold_of, packed, places_of, ro
 
 
 def _refuse(op: Op, like: StridedNestedTensor, why: str) -> NoReturn:
-    """Refuse a call: an operator that is made of this one may have a rule."""
+    """Refuse a call: an operator that is composed of this one may have a rule."""
     raise HeldOperand(like, f"{op.name}(): {why}")
 
 
 def _dims(op: Op, given: Any, like: StridedNestedTensor, extra: int = 0, why: str | None = None) -> list[int]:
-    """The dimensions of the rows that `given` counts with the batch."""
+    """Return the dimensions of the rows for `given` ones, which count the batch."""
     found = [wrap_dim(d, len(like.shape) + extra) - 1 for d in ([given] if isinstance(given, int) else given)]
     if -1 in found:
         raise HeldOperand(like, why or f"Cannot apply {op.name} across nested dimension 0, that of its rows")
@@ -96,7 +96,7 @@ def _reduced(face: Any, op: Op, args: Values, kwargs: dict[str, Any], like: Stri
 def _along(
     face: Any, op: Op, args: Values, kwargs: dict[str, Any], like: StridedNestedTensor, why: str | None = None
 ) -> Any:
-    """Run an operator along one dimension on each row; `why` it cannot be the first one."""
+    """Run an operator along one dimension on each row; `why` is the reason if it is the first one, which is refused."""
     bound, rule = op.bind(args, kwargs), op.batching
     names, extra = (rule.dims, rule.extra) if isinstance(rule, Batched) else (("dim",), 0)
     given = [name for name in names if bound.get(name) is not None]
@@ -108,7 +108,7 @@ def _along(
 
 
 def on_rows(function: Callable[[Tensor], Any], like: StridedNestedTensor) -> Any:
-    """Call a function on each row; where it gives views of them, the result is a view of the nested tensor."""
+    """Call a function on each row; if it returns views of them, the result is a view of the nested tensor."""
     bare = rows_at(like._value.detach(), like._places)
     first = tree_flatten(function(bare[0]))[0] if bare else []
     if not first or first[0]._storage is not like._storage:
@@ -120,7 +120,7 @@ def on_rows(function: Callable[[Tensor], Any], like: StridedNestedTensor) -> Any
 
 
 def _regrouped(results: list[Any], made: Callable[[list[Tensor]], Any]) -> Any:
-    """A nested tensor of a result for each row, or a tuple of those where there are several."""
+    """Return a nested tensor of one result per row, or a tuple of those if there are several."""
     if not results or isinstance(results[0], Tensor):
         return made(results)
     return tuple(made(list(each)) for each in zip(*results))
@@ -136,8 +136,8 @@ call = functools.partial(call_by_record, StridedNestedTensor, elementwise=_eleme
 def _each_element(
     face: Any, op: Op, args: Values, kwargs: dict[str, Any], like: StridedNestedTensor, width: int | None = None
 ) -> Any:
-    """Run an operator that computes each element of a row from itself, where an element has the last `width` dimensions (of a norm, those
-    that it is given): all rows of the buffer are one batch."""
+    """Run an operator that computes each element of a row from itself, where an element has the last `width` dimensions (for a norm, its
+    normalized shape): all rows of the buffer are one batch."""
     bound = op.bind(args, kwargs)
     name, *others = bound
     if bound[name] is not like or any(isinstance(bound[other], StridedNestedTensor) for other in others):
@@ -321,7 +321,7 @@ for _rule, _keys in (
 
 
 def to_padded_tensor(self: StridedNestedTensor, padding: float, output_size: Any = None) -> Tensor:
-    """The rows as one plain tensor, filled up with `padding` to the largest size in each dimension or to `output_size`."""
+    """The rows as one plain tensor, padded with `padding` to the largest size in each dimension or to `output_size`."""
     if not self.is_contiguous():
         raise RuntimeError("for now to_padded_tensor only supports contiguous nested tensor: call contiguous() first")
     if not len(self):
@@ -355,7 +355,7 @@ def getitem(self: StridedNestedTensor, key: Any) -> Any:
 
 
 def rearranged(self: StridedNestedTensor, mold: Any) -> StridedNestedTensor:
-    """A gradient with its rows at the places that `mold` gives them."""
+    """Return a gradient with its rows at the places of `mold`."""
     places = mold.keywords["places"]
     if self._places == places:
         return self
@@ -366,7 +366,7 @@ def rearranged(self: StridedNestedTensor, mold: Any) -> StridedNestedTensor:
 
 
 def show(self: StridedNestedTensor, *, tensor_contents: Any = None) -> str:
-    """The rows as they print, each on lines of its own."""
+    """Return the rows in their printed form, each on lines of its own."""
     rows = rows_at(self._value.detach(), self._places)
     texts = [repr(row.requires_grad_() if self.requires_grad else row).replace("\n", "\n  ") for row in rows]
     history = f", grad_fn=<{self.grad_fn.name()}>" if self.grad_fn is not None else ", requires_grad=True"
@@ -375,7 +375,7 @@ def show(self: StridedNestedTensor, *, tensor_contents: Any = None) -> str:
 
 
 def reduce_ex(self: StridedNestedTensor, protocol: int) -> tuple[Any, ...]:
-    """Pickle the buffer and the places of the rows in it."""
+    """Return the pickled form: the buffer and the places of the rows in it."""
     if not self.is_leaf:
         raise RuntimeError("cannot pickle a tensor that is not a graph leaf: use tensor.detach() first")
     return _rebuilt, (self._value, *places_of(self), self.requires_grad)

@@ -1,4 +1,4 @@
-"""Rows of nested tensors in the strided layout: made of tensors, of a buffer and places in it or of a padded batch, and taken apart again."""
+"""Rows of nested tensors in the strided layout: packed from tensors, from a buffer and places in it or from a padded batch, and unpacked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from . import as_view, hold, relabelled, value_of
 
 
 def rows_at(value: Tensor, places: Places) -> list[Tensor]:
-    """The rows at their places in a buffer: parts of it where they are stored one after the other, so that their gradients are put together once."""
+    """Return the rows at their places in a buffer: parts of it if they are stored one after the other, so that their gradients are joined
+    once."""
     if places == packed_places(places.sizes):
         parts = value.split([math.prod(size) for size in places.sizes]) if places.sizes else ()
         return [part.view(size) for part, size in zip(parts, places.sizes)]
@@ -24,12 +25,12 @@ def rows_at(value: Tensor, places: Places) -> list[Tensor]:
 
 
 def rows_of(t: StridedNestedTensor) -> list[Tensor]:
-    """The rows as plain tensors, each with the history of `t`."""
+    """Return the rows as plain tensors, each with the history of `t`."""
     return rows_at(value_of(t), t._places)
 
 
 def packed(rows: list[Tensor], label: str | None = None) -> Any:
-    """A nested tensor of copies of the rows; its history shows `label`, or else the operator that made them."""
+    """Return a nested tensor of copies of the rows; its history shows `label`, or else the operator that made them."""
     if label is None and rows and rows[0].grad_fn is not None:
         label = rows[0].grad_fn.name()
     value = cat([row.reshape(-1) for row in rows]) if rows else from_data([], dt.float32, Tensor().device)
@@ -37,7 +38,7 @@ def packed(rows: list[Tensor], label: str | None = None) -> Any:
 
 
 def viewed_rows(batch: Tensor) -> Any:
-    """A nested tensor of the elements of a contiguous batch, in its memory."""
+    """Return a nested tensor of the elements of a contiguous batch, in its memory."""
     return as_view(hold(batch.view(-1), mold_of([batch.shape[1:]] * len(batch))), batch)
 
 
@@ -46,12 +47,12 @@ def mold_of(sizes: Any) -> Callable[[Tensor], Any]:
 
 
 def contiguous(t: StridedNestedTensor) -> Any:
-    """The tensor itself if its rows are stored one after the other, else a copy for which that holds."""
+    """Return the tensor itself if its rows are stored one after the other, else such a copy."""
     return t if t.is_contiguous() else packed(rows_of(t), "CloneBackward0")
 
 
 def viewed(t: StridedNestedTensor, views: list[Tensor], label: str | None = None) -> Any:
-    """The nested tensor of views of the rows of `t`, in the same buffer."""
+    """Return the nested tensor of views of the rows of `t`, in the same buffer."""
     first = t._value._offset
     sizes, strides = tuple(tuple(v.shape) for v in views), tuple(v._strides for v in views)
     places = Places(sizes, strides, tuple(v._offset - first for v in views), t._places.capacity)
@@ -59,7 +60,7 @@ def viewed(t: StridedNestedTensor, views: list[Tensor], label: str | None = None
 
 
 def from_parts(value: Tensor, sizes: Tensor, strides: Tensor, starts: Tensor) -> Tensor:
-    """A nested tensor over a buffer, whose rows have these sizes, strides and beginnings (a line for each row)."""
+    """Return a nested tensor over a buffer, whose rows have these sizes, strides and offsets (a line for each row)."""
     if [t.dim() for t in (value, sizes, strides, starts)] != [1, 2, 2, 1] or not value.is_contiguous():
         raise RuntimeError(
             "a nested tensor needs a contiguous buffer, a line of sizes and of strides and a beginning for each row"
@@ -74,7 +75,7 @@ def from_parts(value: Tensor, sizes: Tensor, strides: Tensor, starts: Tensor) ->
 
 
 def _check_places(places: Places) -> None:
-    """Refuse rows that are not inside the buffer."""
+    """Raise for rows that are not inside the buffer."""
     if len({len(part) for part in places[:3]}) != 1 or len({len(n) for part in places[:2] for n in part}) > 1:
         raise RuntimeError("a nested tensor needs as many strides and beginnings as sizes, all of one length")
     for size, strides, start in zip(*places[:3]):
@@ -86,7 +87,7 @@ def _check_places(places: Places) -> None:
 
 
 def places_of(self: StridedNestedTensor) -> tuple[Tensor, ...]:
-    """Sizes, strides and beginnings of the rows, as integer tensors."""
+    """Return sizes, strides and offsets of the rows, as integer tensors."""
     made = [from_data([*part], dt.int64, Tensor().device) for part in self._places[:3]]
     return tuple(t if len(self) or i == 2 else t.view(0, 0) for i, t in enumerate(made))
 
@@ -95,7 +96,7 @@ _nested_view_from_buffer = from_parts
 
 
 def _nested_from_padded(padded: Tensor, cpu_nested_shape_example: Tensor, fuse_transform_0213: bool = False) -> Tensor:
-    """A nested tensor of the first elements of each element of a batch, as many as the sizes (a line for each) say."""
+    """A nested tensor of the first elements of each element of a batch, as many as the sizes (a line for each) give."""
     batch = padded.transpose(1, 2).flatten(2) if fuse_transform_0213 else padded
     return packed([row[tuple(map(slice, size))] for row, size in zip(batch, cpu_nested_shape_example.tolist())])
 
@@ -106,7 +107,7 @@ def _nested_from_padded_and_nested_example(padded: Tensor, nt_example: Any) -> T
 
 
 def _nested_tensor_from_mask(t: Tensor, mask: Tensor, mask_check: bool = True) -> Tensor:
-    """A nested tensor of the elements that are not masked out, of a batch of sequences that are filled up at their ends."""
+    """A nested tensor of the elements that are not masked out, of a batch of sequences that are padded at their ends."""
     if t.dim() != 3 or mask.shape != t.shape[:2]:
         raise RuntimeError(
             f"expected sequences (batch, length, width) and a mask (batch, length), got {t.shape} and {mask.shape}"
@@ -118,7 +119,7 @@ def _nested_tensor_from_mask(t: Tensor, mask: Tensor, mask_check: bool = True) -
 
 
 def _nested_compute_contiguous_strides_offsets(nested_size: Tensor) -> tuple[Tensor, Tensor]:
-    """The strides and beginnings of rows of these sizes (a line for each) that lie one behind the other."""
+    """The strides and offsets of rows of these sizes (a line for each) that are stored one after the other."""
     places = packed_places(tuple(map(tuple, nested_size.tolist())))
     where = nested_size.device
     return from_data(list(map(list, places.strides)), dt.int64, where), from_data(list(places.starts), dt.int64, where)

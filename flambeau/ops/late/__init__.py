@@ -1,4 +1,4 @@
-"""Operators that most programs do without, or use only in layers: imported when the first of their names is asked for (`binding`)."""
+"""Operators that most programs do not use, or only in layers: imported when one of their names is first used (`binding`)."""
 
 # ruff: noqa: F401
 

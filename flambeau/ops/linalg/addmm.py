@@ -34,7 +34,7 @@ def _scaled(t: Tensor, factor: Any) -> Tensor:
 
 
 def _whole(t: Tensor, *factors: Any) -> list[Any]:
-    """The factors as numbers of the tensor's kind: PyTorch cuts off the fraction in products of integers."""
+    """Return the factors as numbers of the tensor's kind: PyTorch truncates them in products of integers."""
     return [int(f) if isinstance(f, float) else f for f in factors] if t.dtype.category == 1 else list(factors)
 
 
@@ -42,7 +42,7 @@ _FACTORS = ("beta", "alpha")
 
 
 def _combine(input: Tensor, shape: tuple[int, ...], beta: Any, alpha: Any, make: Any) -> Tensor:
-    """beta * input + alpha * product; with beta == 0 the input is ignored, NaN and all."""
+    """Return beta * input + alpha * product; with beta == 0 the input is ignored, including NaN."""
     beta, alpha = _whole(input, beta, alpha)
     _check_expands(input, shape)
     result = _scaled(make(), alpha)
@@ -130,7 +130,7 @@ _sum_plans: dict[tuple[Any, ...], Any] = {}
 
 
 def _sum_into(out: Tensor, a: Tensor, b: Tensor) -> None:
-    """out = a + b, where b lies like out. How that is done is kept for each layout: finding it takes longer than a small sum."""
+    """Compute out = a + b, where b has the layout of out. The kernel is cached for each layout: finding it takes longer than a small sum."""
     key = (a.shape, a._strides, out.shape, out.dtype)
     plan = _sum_plans.get(key)
     if plan is None:

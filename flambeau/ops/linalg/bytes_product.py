@@ -1,4 +1,4 @@
-"""The product of matrices of bytes, in 32-bit whole numbers."""
+"""The product of 8-bit matrices, in 32-bit integers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _EXACT = 256  # so many products of two bytes are summed exactly by float32, wha
 
 @composite(method=False)
 def _int_mm(input: Tensor, mat2: Tensor) -> Tensor:
-    """input @ mat2 of int8 (or uint8) matrices, as int32. Floating-point sums are exact here: they are cut short enough."""
+    """input @ mat2 of int8 (or uint8) matrices, as int32. Floating-point sums are exact here: they are split into short ones."""
     if len(input.shape) != 2:
         raise RuntimeError(f"int_mm_out_cpu: Expected self to be of dimension 2 but got {len(input.shape)}")
     if len(mat2.shape) != 2:

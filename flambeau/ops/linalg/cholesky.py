@@ -1,4 +1,4 @@
-"""Cholesky factors of positive-definite matrices, and what is solved with them."""
+"""Cholesky factors of positive-definite matrices, and systems solved with them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .triangular import check_legacy, solve_triangular
 
 
 def _gradient(g: tuple[Any, ...], out: list[Tensor], upper: bool) -> Tensor:
-    """L^-H phi(L^H gL) L^-1, phi the Hermitian matrix whose lower triangle is given."""
+    """Return L^-H phi(L^H gL) L^-1, phi the Hermitian matrix whose lower triangle is given."""
     L, gL = (out[0].mH, g[0].mH) if upper else (out[0], g[0])
     lower = (L.mH @ gL).tril()
     inner = lower + lower.tril(-1).mH
@@ -59,7 +59,7 @@ def _checked_factor(name: str, A: Tensor, upper: bool) -> Any:
 
 @composite(namespaces=("linalg",), method=False, out="exact", autocast="float32", batching="leading")
 def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
-    """linalg.cholesky that reports matrices that are not positive-definite in `info` instead of raising."""
+    """The Cholesky factor, with matrices that are not positive-definite reported in `info` instead of raising."""
     result = _checked_factor("linalg.cholesky", A, upper)
     if check_errors:
         support.raise_failures("linalg.cholesky_ex", result[1], "cholesky")
@@ -126,7 +126,7 @@ def _(out: Tensor, input: Tensor, input2: Tensor, upper: bool) -> None:
 
 @internal(layout=support.infos, batching="each")
 def zero_on_diagonal(A: Tensor) -> Tensor:
-    """The position of the first zero on the diagonal of each matrix, counted from 1; 0 if there is none."""
+    """Return the position of the first zero on the diagonal of each matrix, counted from 1; 0 if there is none."""
 
 
 @zero_on_diagonal.on("cpu")

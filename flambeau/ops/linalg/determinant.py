@@ -29,7 +29,7 @@ def _det_gradient(g: Tensor, A: Tensor, out: Tensor) -> Tensor:
 
 
 def _cofactors(A: Tensor) -> Tensor:
-    """conj(det A) A^-H without dividing: from the singular values, each left out once."""
+    """Return conj(det A) A^-H without dividing: from products of all singular values but one."""
     U, S, Vh = svd(A, full_matrices=False)
     n = A.shape[-1]
     one = eye(n, dtype=S.dtype, device=S.device)
@@ -93,7 +93,7 @@ def _slogdet_gradient(g: tuple[Any, ...], A: Tensor, out: list[Tensor]) -> Tenso
     batching="leading",
 )
 def sign_and_logarithm(A: Tensor) -> NewTensors:
-    """The sign of each matrix's determinant, and the logarithm of its size."""
+    """The sign of each matrix's determinant, and the logarithm of its absolute value."""
     return [(A.shape[:-2], A.dtype, A.device), (A.shape[:-2], A.dtype.to_real(), A.device)]
 
 

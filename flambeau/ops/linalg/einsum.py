@@ -21,15 +21,15 @@ _NOTHING = "einsum(): must specify the equation string and at least one operand,
 
 
 class Order:
-    """Order in which more than two operands are multiplied: as the package opt_einsum says where it is
-    installed and `enabled` (None: not asked yet), else from left to right. See `torch.backends.opt_einsum`."""
+    """Order in which more than two operands are multiplied: that of the package opt_einsum if it is installed and `enabled` (None: not looked
+    up yet), else from left to right. See `torch.backends.opt_einsum`."""
 
     enabled: bool | None = None
     strategy: str | None = "auto"
 
     @staticmethod
     def package() -> Any:
-        """opt_einsum, or None where it is not installed."""
+        """Return opt_einsum, or None if it is not installed."""
         return importlib.import_module("opt_einsum") if importlib.util.find_spec("opt_einsum") else None
 
     @classmethod
@@ -40,7 +40,7 @@ class Order:
 
     @classmethod
     def path(cls, equation: str, operands: tuple[Tensor, ...]) -> list[tuple[int, ...]] | None:
-        """The order in which operands are multiplied; each product takes its place behind the others."""
+        """Return the order in which operands are multiplied; each product is appended after the others."""
         if len(operands) < 3 or not cls.is_chosen():
             return None
         shapes = [tuple(t.shape) for t in operands]
@@ -48,7 +48,7 @@ class Order:
 
 
 def _equation_and_operands(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments of a call as (equation, *operands), whichever way they were given."""
+    """Return the arguments of a call as (equation, *operands), in whichever form they were given."""
     if len(args) < 2:
         raise ValueError(_NOTHING)
     if isinstance(args[0], str):
@@ -86,7 +86,7 @@ def _parse_arguments(args: tuple[Any, ...]) -> tuple[str, tuple[Tensor, ...]]:
 
 
 def _sublist(items: Any) -> str:
-    """Numbers as letters, the capital ones first: that is their order in an implicit output."""
+    """Return numbers as letters, capital ones first, which is their order in an implicit output."""
     text = ""
     for i in items:
         if i is Ellipsis:
@@ -104,7 +104,7 @@ def _sublist(items: Any) -> str:
 
 @functools.lru_cache(1024)
 def _parse_equation(equation: str, ranks: tuple[int, ...]) -> tuple[list[list[str]], list[str]]:
-    """Labels per operand dimension; an ellipsis stands for labels '#0', '#1', ... counted from the right."""
+    """Return labels per operand dimension; an ellipsis stands for labels '#0', '#1', ... counted from the right."""
     left, arrow, right = equation.partition("->")
     terms = left.split(",")
     if len(terms) != len(ranks):
@@ -129,7 +129,7 @@ def _parse_equation(equation: str, ranks: tuple[int, ...]) -> tuple[list[list[st
 
 
 def _scan(term: str, start: int, which: int | None) -> list[str]:
-    """The letters and the ellipsis of operand number `which` (None: of the output), which begins at `start` in the equation."""
+    """Return the letters and the ellipsis of operand number `which` (None: of the output), which begins at `start` in the equation."""
     found: list[str] = []
     position = 0
     while position < len(term):
@@ -175,7 +175,7 @@ def _labels(term: list[str], ndim: int, which: int) -> list[str]:
 
 
 def _diagonals(t: Tensor, labels: list[str], which: int) -> tuple[Tensor, list[str]]:
-    """A repeated label within one operand selects a diagonal."""
+    """Take diagonals for labels that are repeated within one operand."""
     labels = list(labels)
     for label in list(dict.fromkeys(labels)):
         while labels.count(label) > 1:
@@ -224,7 +224,7 @@ def _contract(
 
 
 def _outer(a: Tensor, la: list[str], b: Tensor, lb: list[str], output: list[str]) -> tuple[Tensor, list[str]]:
-    """A product of two operands with nothing to sum: elementwise, in the order of the output where it is known."""
+    """Multiply two operands with nothing to sum: elementwise, in the order of the output if it is known."""
     labels = sorted(dict.fromkeys(la + lb), key=lambda x: output.index(x) if x in output else len(output))
 
     def aligned(t: Tensor, own: list[str]) -> Tensor:
@@ -237,7 +237,7 @@ def _outer(a: Tensor, la: list[str], b: Tensor, lb: list[str], output: list[str]
 def _pair(
     a: Tensor, la: list[str], b: Tensor, lb: list[str], keep: set[str], output: list[str]
 ) -> tuple[Tensor, list[str]]:
-    """Contract a pair of operands, as a batched matrix product, or as a product of elements where nothing is summed."""
+    """Contract a pair of operands, as a batched matrix product, or as an elementwise product if nothing is summed."""
     a, la = _sum_alone(a, la, lb, keep)
     b, lb = _sum_alone(b, lb, la, keep)
     shared = [x for x in la if x in lb]
@@ -281,7 +281,7 @@ def _pair(
 
 
 def _without(t: Tensor, labels: list[str], single: list[str]) -> tuple[Tensor, list[str]]:
-    """The tensor without these dimensions of size one."""
+    """Return the tensor without these dimensions of size one."""
     if not single:
         return t, labels
     rest = [x for x in labels if x not in single]
@@ -289,7 +289,7 @@ def _without(t: Tensor, labels: list[str], single: list[str]) -> tuple[Tensor, l
 
 
 def _sum_alone(t: Tensor, labels: list[str], others: list[str], keep: set[str]) -> tuple[Tensor, list[str]]:
-    """Labels that nobody else needs are summed away first."""
+    """Sum over the labels that no other operand or output has."""
     gone = [i for i, x in enumerate(labels) if x not in others and x not in keep]
     if not gone:
         return t, labels

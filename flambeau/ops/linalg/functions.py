@@ -18,7 +18,7 @@ from .solving import inv
 
 
 def _exp_gradient(g: Tensor, A: Tensor) -> Tensor:
-    """The derivative of exp at A^H in direction g: the corner of exp of a block matrix (Mathias 1996)."""
+    """Return the derivative of exp at A^H in direction g: the corner of exp of a block matrix (Mathias 1996)."""
     n = A.shape[-1]
     adjoint = A.mH
     top = cat([adjoint, g], -1)

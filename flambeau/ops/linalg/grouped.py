@@ -1,4 +1,4 @@
-"""Matrix products of groups of rows, each with a matrix of its own: what a mixture of experts computes."""
+"""Matrix products of groups of rows, each with a matrix of its own, as in a mixture of experts."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def _right_grad(g: Tensor, input: Tensor, offs: Any) -> Tensor:
 def grouped_mm(
     input: Tensor, mat2: Tensor, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: Any = None
 ) -> Tensor:
-    """Products of groups: `offs[i]` says where group i ends along the rows of a two-dimensional `input` (with a two-dimensional
-    `mat2`: along its columns and the rows of mat2). Group i of a three-dimensional factor is its matrix i."""
+    """Products of groups: group i ends at `offs[i]` along the rows of a two-dimensional `input` (with a two-dimensional `mat2`: along its
+    columns and the rows of mat2). Group i of a three-dimensional factor is its matrix i."""
 
 
 @grouped_mm.on("any")
@@ -103,6 +103,6 @@ def _(out: Tensor, input: Tensor, mat2: Tensor, offs: Any, bias: Any, out_dtype:
 def functional_grouped_mm(
     mat_a: Tensor, mat_b: Tensor, *, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: Any = None
 ) -> Tensor:
-    """Products of groups: `offs[i]` says where group i ends along the rows of a two-dimensional `mat_a` (with a two-dimensional
-    `mat_b`: along its columns and the rows of mat_b). Group i of a three-dimensional factor is its matrix i."""
+    """Products of groups: group i ends at `offs[i]` along the rows of a two-dimensional `mat_a` (with a two-dimensional `mat_b`: along its
+    columns and the rows of mat_b). Group i of a three-dimensional factor is its matrix i."""
     return grouped_mm(mat_a, mat_b, offs, bias, out_dtype)

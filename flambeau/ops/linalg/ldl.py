@@ -21,7 +21,7 @@ _factor_result = named_result("linalg_ldl_factor", "LD", "pivots")
 
 @primitive(returns=_factor_ex_result, namespaces=("linalg",), method=False, out="exact", batching="leading")
 def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> NewTensors:
-    """linalg.ldl_factor that reports zero pivots in `info` instead of raising."""
+    """The factors of linalg.ldl_factor, with zero pivots reported in `info` instead of raising."""
     support.check_square("torch.linalg.ldl_factor_ex", A)
     support.check_kernel("ldl_factor_cpu", A)
     return [support.columns(A.shape, A.dtype, A.device), (A.shape[:-1], dt.int32, A.device), support.infos(A)]

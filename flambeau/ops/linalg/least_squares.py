@@ -27,7 +27,7 @@ from .spectral import eigvalsh, svdvals
 
 
 def _tolerances(name: str, A: Tensor, atol: Any, rtol: Any) -> tuple[Any, Any]:
-    """(atol, rtol), numbers or tensors: unless told otherwise, rounding errors of the larger side."""
+    """Return (atol, rtol), numbers or tensors: by default rounding errors of the larger side."""
     for word, value in (("atol", atol), ("rtol", rtol)):
         if isinstance(value, Tensor) and value.dtype.is_complex:
             raise RuntimeError(f"{name}: {word} tensor of complex type is not supported.")
@@ -41,7 +41,7 @@ def _tolerances(name: str, A: Tensor, atol: Any, rtol: Any) -> tuple[Any, Any]:
 
 
 def _threshold(values: np.ndarray, atol: Any, rtol: Any) -> np.ndarray:
-    """The size from which a singular value counts, one per matrix."""
+    """Return the size from which a singular value counts, one per matrix."""
     largest = np.abs(values).max(-1, initial=0)
     return np.maximum(atol, rtol * largest)[..., None]
 
@@ -50,7 +50,7 @@ def _threshold(values: np.ndarray, atol: Any, rtol: Any) -> np.ndarray:
 
 
 def _pinv_gradient(g: Tensor, A: Tensor, out: Tensor) -> Tensor:
-    """Golub and Pereyra's derivative, associated so that the smaller side is multiplied first."""
+    """Return Golub and Pereyra's derivative, associated so that the smaller side is multiplied first."""
     P, gh = out, g.mH
     if A.shape[-2] <= A.shape[-1]:
         K = gh @ P
@@ -89,7 +89,7 @@ def _(out: Tensor, A: Tensor, atol: Any, rtol: Any, hermitian: bool) -> None:
 
 
 def _autocast_pinv(run: AnyFunction, args: Values, kwargs: dict[str, Any]) -> tuple[str, AnyFunction]:
-    """A decomposition in float32 whose factors are multiplied in the lower precision."""
+    """Choose a decomposition in float32 whose factors are multiplied in the lower precision."""
     lower = casts.dtype
 
     def rounded(*args: Any, **kwargs: Any) -> Tensor:
@@ -143,7 +143,7 @@ def matrix_rank(A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: An
 
 @composite(namespaces=("linalg",), method=False, out="castable", autocast="float32")
 def cond(A: Tensor, p: Any = None) -> Tensor:
-    """The condition number: how much solving with a matrix can amplify errors: norm(A) norm(A^-1)."""
+    """The condition number norm(A) norm(A^-1): how much solving with a matrix can amplify errors."""
     support.check_matrix("linalg.cond", A)
     if p is None or (not isinstance(p, str) and abs(p) == 2):
         support.check_floating("linalg.cond", A, False)
@@ -174,7 +174,7 @@ _USUAL_DRIVER = {"cuda": "gels"}  # by type of device; elsewhere "gelsy"
 
 
 def _lstsq_gradients(g: Values, A: Tensor, B: Tensor, out: list[Tensor], needs: dict[str, bool]) -> tuple[Any, ...]:
-    """The solution is pinv(A) B; the residuals do not change with it to first order, only with A and B themselves."""
+    """Return the gradients of the solution pinv(A) B; the residuals change to first order only with A and B themselves."""
     vector = is_vector(A, B)
     X, right = (t.unsqueeze(-1) if vector else t for t in (out[0], B))
     for_a = for_b = None
@@ -206,7 +206,7 @@ def _lstsq_arrays(a: np.ndarray, b: np.ndarray, tolerance: float) -> tuple[np.nd
 
 
 def _relative_tolerance(a: np.ndarray, rcond: float, driver: str) -> float:
-    """The share of the largest singular value from which one counts; LAPACK's drivers take what makes no sense for rounding."""
+    """Return the share of the largest singular value from which one counts; LAPACK's drivers replace invalid ones by rounding precision."""
     sensible = 0 < rcond < 1 if driver == "gelsd" else rcond >= 0
     return 0.0 if driver == "gels" else rcond if sensible else float(np.finfo(a.dtype).eps)
 
@@ -264,7 +264,7 @@ def _(out: list[Tensor], A: Tensor, B: Tensor, rcond: float, driver: str) -> Non
 
 @composite(namespaces=("linalg",), method=False, out=True, autocast="float32")
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
-    """X that minimises the norm of A X - B; the shortest of them where there are several."""
+    """X that minimises the norm of A X - B; the shortest of them if there are several."""
     name = "torch.linalg.lstsq"
     support.require(name, "input", A)
     support.require(name, "b", B, 2)

@@ -29,7 +29,7 @@ def _linear_weight_grad(g: Tensor, input: Tensor) -> Tensor:
 
 
 def _linear_parameter_grads(g: Tensor, input: Tensor, bias_shape: Any) -> tuple[Any, ...]:
-    """The gradients of bias and weight: together where a library sums rows while it multiplies, and nobody differentiates them."""
+    """Return the gradients of bias and weight: together if a library sums rows while it multiplies, and they are not differentiated again."""
     if not _fused or g.device.type not in _fused or grad_mode.enabled or not type(g) is type(input) is Tensor:
         return g.sum_to_size(bias_shape), _linear_weight_grad(g, input)
     count = numel(g.shape[:-1])
@@ -127,7 +127,7 @@ def _is_dense(t: Tensor) -> bool:
 
 
 def _check_linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> None:
-    """PyTorch's errors about shapes and dtypes that do not fit together."""
+    """Raise PyTorch's errors about shapes and dtypes that do not fit together."""
     if not input.shape:
         raise RuntimeError("both arguments to linear need to be at least 1D, but they are 0D and 2D")
     if input.shape[-1] != weight.shape[1]:

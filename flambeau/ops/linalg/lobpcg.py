@@ -43,7 +43,7 @@ def _gradient(g: tuple[Any, ...], A: Tensor, out: list[Tensor], largest: bool, n
 def extreme_eigenpairs(
     A: Tensor, B: Tensor | None, X: Tensor, iK: Tensor | None, largest: bool, tol: float, niter: int
 ) -> NewTensors:
-    """Eigenvalues, as many as X has columns, and their vectors, found from X."""
+    """Eigenvalues, as many as X has columns, and their vectors, computed from the guess X."""
     *batch, m, _ = A.shape
     k = X.shape[-1]
     return [((*batch, k), A.dtype.to_real(), A.device), ((*batch, m, k), A.dtype, A.device)]

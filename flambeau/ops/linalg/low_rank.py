@@ -11,7 +11,7 @@ from .spectral import svd
 
 
 def _basis(A: Tensor, q: int, niter: int, M: Tensor | None) -> Tensor:
-    """Orthonormal columns that nearly span the range of A - M."""
+    """Return orthonormal columns that nearly span the range of A - M."""
 
     def times(matrix: Tensor, shift: Tensor | None, x: Tensor) -> Tensor:
         return matrix @ x if shift is None else matrix @ x - shift @ x
@@ -48,7 +48,7 @@ def svd_lowrank(
 
 @composite(method=False)
 def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2) -> tuple[Tensor, Tensor, Tensor]:
-    """Principal components of the rows of A: svd_lowrank of A with its mean row taken off."""
+    """Principal components of the rows of A: svd_lowrank of A minus its mean row."""
     support.check_matrix("pca_lowrank", A)
     m, n = A.shape[-2:]
     if q is None:

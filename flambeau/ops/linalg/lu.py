@@ -23,8 +23,8 @@ from .triangular import check_legacy, solve_triangular
 
 
 def _unpermuted_gradient(gL: Tensor, gU: Tensor, L: Tensor, U: Tensor) -> Tensor:
-    """The gradient of P^T A for A = P L U. Rows below and columns beside the square part follow from it:
-    L = [L1; A2 U^-1] or U = [U1 | L^-1 A2]."""
+    """Return the gradient of P^T A for A = P L U. Rows below and columns beside the square part follow from it: L = [L1; A2 U^-1] or U = [U1
+    | L^-1 A2]."""
     m, n = L.shape[-2], U.shape[-1]
     k = min(m, n)
     L1, U1, gL1, gU1 = L[..., :k, :], U[..., :, :k], gL[..., :k, :], gU[..., :, :k]
@@ -63,8 +63,8 @@ def _factor_gradient(g: tuple[Any, ...], out: list[Tensor]) -> Tensor:
 
 @internal(batching="each")
 def permutation_matrix(pivots: Tensor, m: int, d: dt.dtype, outside: str = "") -> NewTensor:
-    """The permutation matrix P of a list of swaps, whose numbers are trusted unless `outside` says what to raise about those that are
-    not between 1 and m."""
+    """The permutation matrix P of a list of swaps, whose numbers are not checked unless `outside` is the error for those that are not between
+    1 and m."""
     return (*pivots.shape[:-1], m, m), d, pivots.device
 
 
@@ -114,7 +114,7 @@ def _checked_factors(name: str, A: Tensor, pivot: bool) -> Any:
 
 @composite(namespaces=("linalg",), method=False, out="exact", batching="leading")
 def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:
-    """linalg.lu_factor that reports zero pivots in `info` instead of raising."""
+    """The factors of linalg.lu_factor, with zero pivots reported in `info` instead of raising."""
     result = _checked_factors("torch.linalg.lu_factor_ex", A, pivot)
     if check_errors:
         support.raise_failures("torch.linalg.lu_factor_ex", result[2], "lu")
@@ -172,7 +172,7 @@ _SOLVED_OUTSIDE = "Pivots given to lu_solve must all be {}. Did you properly pas
 
 @composite(method=False, out="exact")
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
-    """P, L, U out of what linalg.lu_factor returns."""
+    """P, L and U from the results of linalg.lu_factor."""
     support.require("lu_unpack", "LU_data", LU_data)
     support.require("lu_unpack", "LU_pivots", LU_pivots, 2)
     if len(LU_data.shape) < 2:

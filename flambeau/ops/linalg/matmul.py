@@ -39,7 +39,7 @@ def need_dims(t: Tensor, dims: int, message: str) -> None:
 
 
 def _dense(t: Tensor) -> Tensor:
-    """Matrices with repeated rows or columns (the gradient of a sum) are written out: no library takes them as they are stored."""
+    """Return a matrix, or a copy of one with repeated rows or columns (the gradient of a sum), which no library accepts."""
     repeats = 0 in t._strides and has_internal_overlap(t.shape[-2:], t._strides[-2:])
     return t.contiguous() if repeats else t
 
@@ -54,8 +54,8 @@ def check_device(a: Tensor, *others: Tensor | None) -> None:
 
 
 def multiply(form: str, out: Tensor, a: Tensor, b: Tensor, bias: Tensor | None, made: tuple[Any, ...]) -> None:
-    """The product of the matrices `made` (result, left, right), which are out, a and b seen as matrices. Calls like this one find
-    their way by `known_product` from now on."""
+    """Compute the product of the matrices `made` (result, left, right), which are out, a and b as matrices, and cache it, so that later calls
+    like this one use `known_product`."""
     result, left, right = made[0], _dense(made[1]), _dense(made[2])
     if 0 in left.shape:
         raw_copy(out, 0 if bias is None else bias)
@@ -69,7 +69,7 @@ known_products: dict[str, Callable[..., Any]] = {"cpu": heavy.known_product}
 
 
 def shortcut_of(form: str) -> Callable[..., Any]:
-    """The shortcut of an operator: the whole result, where how to compute it was kept."""
+    """Return the shortcut of an operator: it computes the whole result if the way to do so is cached."""
     finder = known_products.get
 
     def known(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor | None:
@@ -85,7 +85,7 @@ def column(vec: Tensor) -> Tensor:
 
 
 def _in_columns(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Return whether a matrix is stored in memory column by column; its gradient is laid out like it."""
+    """Return whether a matrix is stored column by column; its gradient has the same layout."""
     return strides[0] == 1 and strides[1] == shape[0]
 
 
@@ -233,7 +233,7 @@ def vdot(input: Tensor, other: Tensor) -> Tensor:
     batching="each",
 )
 def without_row(input: Tensor) -> Tensor:
-    """The only row of a fresh result. PyTorch squeezes it in place, which its version shows."""
+    """Return the only row of a new result. PyTorch squeezes it in place, which its version shows."""
     out = input.reshape(input.shape[1:])
     out._base = None
     out._bump("squeeze_")
@@ -242,7 +242,7 @@ def without_row(input: Tensor) -> Tensor:
 
 @composite(out="exact", aliases=("linalg.matmul",), autocast="lower")
 def matmul(input: Tensor, other: Tensor) -> Tensor:
-    """The matrix product, broadcast over batch dimensions; vectors stand for rows or columns."""
+    """The matrix product, broadcast over batch dimensions; vectors count as rows or columns."""
     if not isinstance(other, Tensor) or not isinstance(input, Tensor):
         need_tensors("matmul", input=input, other=other)
     a, b = len(input.shape), len(other.shape)
@@ -304,7 +304,7 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
 
 
 def _autocast_inner(run: AnyFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, AnyFunction]:
-    """A product of matrices chooses; the inner product of two vectors is a dot product, which does not."""
+    """Choose the precision of inner under autocast: that of a matrix product; for two vectors it is a dot product, which is not cast."""
     operands = (*args, *kwargs.values())
     return ("" if all(len(getattr(t, "shape", ())) < 2 for t in operands) else "parts"), run
 
@@ -322,7 +322,7 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
 
 
 def _autocast_tensordot(run: AnyFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, AnyFunction]:
-    """Choose the precision of tensordot under autocast: that of `inner` where nothing of either tensor is left over."""
+    """Choose the precision of tensordot under autocast: that of `inner` if no dimensions of either tensor remain."""
     bound = dict(zip(("a", "b", "dims"), args), **kwargs)
     a, b, dims = bound.get("a"), bound.get("b"), bound.get("dims", 2)
     if not (isinstance(a, Tensor) and isinstance(b, Tensor)):

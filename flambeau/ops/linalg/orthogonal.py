@@ -21,13 +21,13 @@ from .triangular import solve_triangular
 
 
 def _hermitian_part_adjoint(x: Tensor) -> Tensor:
-    """x + x^H with its diagonal halved: the adjoint of taking a triangle of a Hermitian matrix."""
+    """Return x + x^H with its diagonal halved: the adjoint of taking a triangle of a Hermitian matrix."""
     both = x + x.mH
     return both - both.diagonal(0, -2, -1).real.diag_embed() * 0.5
 
 
 def _square_gradient(gQ: Tensor | None, gR: Tensor | None, Q: Tensor, R: Tensor) -> Tensor:
-    """The gradient of A where A = Q R has no more columns than rows."""
+    """Return the gradient of A if A = Q R has no more columns than rows."""
     middle: Any = None
     if gR is not None:
         middle = gR @ R.mH
@@ -189,7 +189,7 @@ def _check_tau(name: str, input: Tensor, tau: Tensor) -> None:
 
 @composite(namespaces=("linalg",), method=False, out="castable", autocast="float32")
 def householder_product(input: Tensor, tau: Tensor) -> Tensor:
-    """The first columns of a product of Householder reflections, given as geqrf leaves them."""
+    """The first columns of a product of Householder reflections, given in geqrf's form."""
     _check_reflectors("torch.linalg.householder_product", input, tau)
     return reflected(input, tau, None)
 

@@ -1,4 +1,4 @@
-"""Products of vectors, chains of matrices, and tensors seen as matrices."""
+"""Products of vectors, chains of matrices, and tensors as matrices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names that PyTorch has removed: they only say what to use instead."""
+"""Names that PyTorch has removed: they raise an error that names the replacement."""
 
 from __future__ import annotations
 

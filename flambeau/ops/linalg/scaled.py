@@ -1,4 +1,4 @@
-"""Matrix products with more in the same call: scaled factors of eight bits, and an activation of the result."""
+"""Fused matrix products: scaled 8-bit factors, and an activation of the result."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def scaled_by_operators(
 
 @internal(batching="each")
 def activated_product(input: Tensor, mat1: Tensor, mat2: Tensor, use_gelu: bool) -> NewTensor:
-    """gelu or relu of a row of bias plus a product."""
+    """gelu or relu of a bias row plus a product."""
     return addmm.op.layout(input, mat1, mat2)
 
 
@@ -84,7 +84,7 @@ def _activated(t: Any, use_gelu: bool) -> Any:
 def addmm_activation(
     input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1, use_gelu: bool = False
 ) -> Tensor:
-    """relu, or gelu, of beta * input + alpha * mat1 @ mat2; one kernel where a library has it."""
+    """relu, or gelu, of beta * input + alpha * mat1 @ mat2; one kernel if a library has it."""
     plain = beta == 1 and alpha == 1 and input._contig and len(input.shape) == 1
     if plain and not any(recording(t) for t in (input, mat1, mat2)):
         return activated_product(input, mat1, mat2, use_gelu)

@@ -91,7 +91,7 @@ def _checked_solution(name: str, A: Tensor, B: Tensor, left: bool) -> Any:
 
 @composite(namespaces=("linalg",), method=False, out="exact")
 def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> Any:
-    """linalg.solve that reports singular matrices in `info` instead of raising."""
+    """The solution of linalg.solve, with singular matrices reported in `info` instead of raising."""
     result = _checked_solution("linalg.solve", A, B, left)
     if check_errors:
         support.raise_failures("torch.linalg.solve", result[1], "solve")
@@ -137,7 +137,7 @@ def _checked_inverse(A: Tensor) -> Any:
 
 @composite(namespaces=("linalg",), method=False, out="exact", autocast="float32", batching="leading")
 def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
-    """linalg.inv that reports singular matrices in `info` instead of raising."""
+    """The inverse of linalg.inv, with singular matrices reported in `info` instead of raising."""
     result = _checked_inverse(A)
     if check_errors:
         support.raise_failures("linalg.inv_ex", result[1], "linalg.inv")

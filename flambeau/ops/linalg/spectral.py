@@ -23,12 +23,12 @@ from .solving import solve_ex
 
 
 def _records(A: Tensor) -> bool:
-    """Return whether the vectors will be wanted for a derivative although only values are asked for."""
+    """Return whether the vectors will be needed for a derivative although only values are requested."""
     return grad_mode.enabled and A.requires_grad
 
 
 def _converged(name: str, a: np.ndarray, call: Callable[..., Any], *args: Any) -> Any:
-    """Run a NumPy routine; say what PyTorch says when it does not converge."""
+    """Run a NumPy routine; raise PyTorch's error if it does not converge."""
     try:
         return call(a, *args)
     except np.linalg.LinAlgError:
@@ -93,7 +93,7 @@ def _skew(x: Tensor) -> Tensor:
 
 
 def _check_phase(name: str, what: str, imaginary: Tensor) -> None:
-    """Complex vectors are unique up to a phase: raise if a loss depends on it."""
+    """Raise if a loss depends on the phase of complex vectors, up to which they are unique."""
     error = RuntimeError(
         f"{name}: The {what} in the complex case are specified up to multiplication by e^{{i phi}}. The specified"
         " loss function depends on this quantity, so it is ill-defined."

@@ -1,4 +1,4 @@
-"""Common part of all matrix operators: checks of shapes and dtypes, and results laid out by columns as LAPACK leaves them."""
+"""Common part of all matrix operators: checks of shapes and dtypes, and results stored by columns as LAPACK writes them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def check_floating(name: str, A: Tensor, low_precision: bool = True) -> None:
 
 
 def check_kernel(kernel: str, A: Tensor) -> None:
-    """Raise as PyTorch does where a kernel has no half-width version."""
+    """Raise PyTorch's error if a kernel has no half-width version."""
     if A.dtype not in SUPPORTED:
         raise unsupported(f"{kernel}", A.dtype)
 
@@ -70,7 +70,7 @@ def check_equation(name: str, A: Tensor, B: Tensor, left: bool) -> None:
 
 
 def batch_of(*tensors: Tensor) -> tuple[int, ...]:
-    """The batch dimensions of matrices, broadcast together."""
+    """Return the batch dimensions of matrices, broadcast together."""
     batch: tuple[int, ...] = ()
     for t in tensors:
         batch = tuple(broadcast_shapes(batch, t.shape[:-2]))
@@ -87,17 +87,17 @@ def _column_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def columns(shape: tuple[int, ...], d: dtype, where: device) -> tuple[Any, ...]:
-    """The layout of a result whose matrices are stored column after column."""
+    """Return the layout of a result whose matrices are stored column by column."""
     return shape, d, where, _column_strides(shape)
 
 
 def infos(A: Tensor) -> tuple[Any, ...]:
-    """The layout of one number per matrix that says where its factorization failed."""
+    """Return the layout of one number per matrix that says where its factorization failed."""
     return A.shape[:-2], dt.int32, A.device
 
 
 def store(out: Tensor, array: Any) -> None:
-    """Kernels: the array's values become those of a result, in one copy of memory where they lie in the same order."""
+    """Store an array's values as those of a result, in one copy of memory if both have the same order. For kernels."""
     array = np.asarray(array)
     if array.dtype == out.dtype.numpy and array.shape == out.shape and array.size:
         if out._contig:

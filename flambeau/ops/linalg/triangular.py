@@ -97,7 +97,7 @@ def triangular_solve(
 
 
 def check_legacy(name: str, b: Tensor, A: Tensor) -> None:
-    """The shape checks of the older solvers."""
+    """Check the shapes of the older solvers."""
     if A.shape[-1] != A.shape[-2]:
         raise RuntimeError(
             f"{name}: A must be batches of square matrices, but they are {A.shape[-2]} by {A.shape[-1]} matrices"

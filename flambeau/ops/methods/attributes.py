@@ -1,4 +1,4 @@
-"""Attributes of tensors: sizes, strides, layout, type; none of it computes anything."""
+"""Attributes of tensors that need no computation: sizes, strides, layout, type."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def stride(self: Tensor, dim: Any = None) -> tuple[int, ...] | int:
 
 
 def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
-    """Dimensions from the outermost to the innermost in memory. With `ambiguity_check`, which may list memory formats that are
-    possible, an order that the strides do not decide is refused."""
+    """Dimensions from the outermost to the innermost in memory. With `ambiguity_check`, which may list possible memory formats, an order that
+    the strides do not determine raises."""
     formats = ambiguity_check if isinstance(ambiguity_check, list) else []
     if not isinstance(ambiguity_check, (bool, list)) or not all(isinstance(f, memory_format) for f in formats):
         raise TypeError("The ambiguity_check argument must be a bool or a list of memory formats.")
@@ -69,12 +69,12 @@ def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
 
 
 def _impossible(t: Tensor, wanted: memory_format) -> bool:
-    """Return whether the format is one of tensors with another number of dimensions."""
+    """Return whether a memory format is for tensors with another number of dimensions."""
     return len(t.shape) != {channels_last: 4, channels_last_3d: 5}.get(wanted, len(t.shape))
 
 
 def type_string(self: Tensor) -> str:
-    """The legacy type's name, as in "torch.FloatTensor"."""
+    """Return the legacy type's name, as in "torch.FloatTensor"."""
     prefix = "torch.cuda." if self.device.type == "cuda" else "torch."
     if self.is_sparse:
         prefix += "sparse."
@@ -130,7 +130,7 @@ def batch_adjoint(self: Tensor) -> Tensor:
 
 
 def pin_memory(self: Tensor, device: Any = None) -> Tensor:
-    """A copy in host memory that is locked for copies to the accelerator; itself if it is pinned."""
+    """A copy in page-locked host memory, for copies to the accelerator; the tensor itself if it is pinned."""
     if not self.is_cpu:
         raise RuntimeError(
             f"cannot pin 'torch.{self.device.type}.{type(self).__name__}' only dense CPU tensors can be pinned"
@@ -144,7 +144,7 @@ def pin_memory(self: Tensor, device: Any = None) -> Tensor:
 
 
 def share_memory_(self: Tensor) -> Tensor:
-    """Move the storage to shared memory, so that other processes can be handed it."""
+    """Move the storage to memory that can be shared with other processes."""
     self._storage.share_memory_()
     return self
 
@@ -238,14 +238,14 @@ def is_signed(input: Tensor) -> bool:
 
 @composite
 def is_conj(input: Tensor) -> bool:
-    """Return whether the conjugation is still to be done; here it is always done at once."""
+    """Return whether a conjugation is pending; here it is always done at once."""
     _check_tensor(input, "is_conj")
     return False
 
 
 @composite
 def is_neg(input: Tensor) -> bool:
-    """Return whether the negation is still to be done; here it is always done at once."""
+    """Return whether a negation is pending; here it is always done at once."""
     _check_tensor(input, "is_neg")
     return False
 
@@ -288,7 +288,7 @@ def is_tensor(obj: Any) -> bool:
 
 @composite(method=False, describes=True)
 def result_type(tensor1: Any, tensor2: Any) -> dtype:
-    """The dtype an arithmetic operation on these two (tensors or numbers) has."""
+    """The dtype of an arithmetic operation on these two (tensors or numbers)."""
     return result_dtype((as_operand(tensor1, "result_type", 0), as_operand(tensor2, "result_type", 1)))
 
 

@@ -31,7 +31,7 @@ def has_names(self: Tensor) -> bool:
 
 
 def rename(self: Tensor, *names: Any, **rename_map: str) -> Tensor:
-    """A view with other names: all of them, `...` for those that stay, None to drop them, or some by `old="new"`."""
+    """A view with other names: all of them, `...` for unchanged ones, None to drop them, or some by `old="new"`."""
     return renamed(self, names, rename_map, False)
 
 
@@ -41,12 +41,12 @@ def rename_(self: Tensor, *names: Any, **rename_map: str) -> Tensor:
 
 
 def refine_names(self: Tensor, *names: Any) -> Tensor:
-    """A view with names for dimensions that have none; `...` for those that stay."""
+    """A view with names for dimensions that have none; `...` for unchanged ones."""
     return refined(self, names)
 
 
 def align_to(self: Tensor, *names: Any) -> Tensor:
-    """A view with its dimensions in this order, new ones of size 1 where a name is new, `...` for those that are not listed."""
+    """A view with its dimensions in this order, new ones of size 1 for new names, `...` for those that are not listed."""
     return aligned(self, names)
 
 
@@ -56,7 +56,7 @@ def align_as(self: Tensor, other: Tensor) -> Tensor:
 
 
 def align_tensors(*tensors: Tensor) -> Any:
-    """Raise an error as PyTorch does, which has no such function either."""
+    """Raise PyTorch's error, which has no such function either."""
     raise RuntimeError("align_tensors not yet implemented.")
 
 

@@ -1,4 +1,4 @@
-"""Python's operators on tensors: which operator each one is."""
+"""Python's operators on tensors, as special methods that call the library's operators."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _general_operator(impl: Pointwise, operands: Values, params: Values, out: An
 
 
 def _general_equal(impl: Pointwise, operands: Values, params: Values, out: Any, face: Any) -> Any:
-    """The one comparison that also takes NumPy arrays."""
+    """Compare, also with NumPy arrays, which other comparisons do not accept."""
     left, right = operands
     if isinstance(right, np.ndarray) and right.dtype in FROM_NUMPY:
         right = copy_of_array(right, FROM_NUMPY[right.dtype])
@@ -54,14 +54,14 @@ def _general_equal(impl: Pointwise, operands: Values, params: Values, out: Any, 
 
 
 def _general_quotient(impl: Pointwise, operands: Values, params: Values, out: Any, face: Any) -> Any:
-    """The one arithmetic operator with a NumPy array on its left that PyTorch takes: NumPy multiplies by the reciprocal."""
+    """Divide a NumPy array by a tensor, the one such arithmetic operator that PyTorch accepts: NumPy multiplies by the reciprocal."""
     if isinstance(operands[1], np.ndarray):
         return OPS["reciprocal"].function(operands[0]) * operands[1]
     return _general_operator(impl, operands, params, out, face)
 
 
 def _intercept(op: Op, function: AnyFunction, args: Values, kwargs: dict[str, Any]) -> Any:
-    """`modes.intercept`; where an override declines, the other operand may still know."""
+    """Call `modes.intercept`; if an override declines, return NotImplemented for the other operand."""
     try:
         result = modes.intercept(op, function, args, kwargs)
         if result is NotImplemented and discovers(args, kwargs):
@@ -79,7 +79,7 @@ def _takes(other: Any) -> bool:
 
 
 def _operator(op: Op, symbol: str, fallback: AnyFunction = _general_operator) -> AnyFunction:
-    """The operator as a special method: what it cannot take is left to the other operand."""
+    """Return the operator as a special method, which returns NotImplemented for operands it cannot take."""
     if not isinstance(op.impl, Pointwise):
         return _checked(op.function)
     face = make_face(op.impl, False, fallback)
@@ -121,8 +121,8 @@ def _exchanged(function: AnyFunction, symbol: str) -> AnyFunction:
 
 
 def _reflected_quotient() -> AnyFunction:
-    """number / tensor. Where it is recorded, the reciprocal is an operator of its own: its result is what the backward pass reads,
-    so that the tensor, and the quotient too, may be overwritten, as in PyTorch."""
+    """Return number / tensor. If it is recorded, the reciprocal is a separate operator: the backward pass reads its result, so that the
+    tensor, and the quotient, may be overwritten, as in PyTorch."""
     fused = _operator(OPS["internal.rdiv"], "rtruediv", _general_quotient)
     reciprocal, product = OPS["reciprocal"].function, OPS["mul"].function
 
@@ -141,7 +141,7 @@ def _reflected_quotient() -> AnyFunction:
 
 
 def _inplace_operator(method: Any) -> AnyFunction:
-    """A method in place as the operator of an augmented assignment: the same code, which leaves what it cannot take to the other operand."""
+    """Return an in-place method as the operator of an augmented assignment, which returns NotImplemented for operands it cannot take."""
     space = {**method.__globals__, "_run_inplace": _run_inplace_operator, "_intercept": _intercept}
     face = FunctionType(method.__code__, space, method.__name__, method.__defaults__, method.__closure__)
     face.__kwdefaults__ = method.__kwdefaults__

@@ -13,7 +13,7 @@ from ..machinery.inplace import raw_copy
 
 
 def _replace(self: Tensor, values: list[Any], name: str) -> None:
-    """Write what a Python function returned, element for element."""
+    """Write the results of a Python function, element by element."""
     for value in values:
         if not isinstance(value, (Number, np.generic, Tensor)):
             raise TypeError(f"{name}: must be real number, not {type(value).__name__}")

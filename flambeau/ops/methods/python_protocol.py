@@ -46,7 +46,7 @@ _READERS: dict[dtype, Any] = {d: c.from_address for d, c in _C_TYPES.items()}
 
 
 def read_number(t: Tensor) -> Any:
-    """The element at t's first position, which must exist, as a Python number."""
+    """Return the element at t's first position, which must exist, as a Python number."""
     d, where, storage, offset = t.dtype, t.device, t._storage, t._offset  # a tensor without memory refuses here
     address = BACKENDS[where.type].fetch(storage.ptr and storage.ptr + offset * d.itemsize, d.itemsize, where)
     read = _READERS.get(d)
@@ -114,7 +114,7 @@ _warned_of_gradient: list[bool] = []
 
 
 def _warn_of_gradient(t: Tensor) -> None:
-    """Warn once that a number has no history, so that what is computed from float(loss) has no gradient."""
+    """Warn once that a number has no history, so that results computed from float(loss) have no gradient."""
     if t._autograd is not None and not _warned_of_gradient and grad_mode.enabled and t.requires_grad:
         _warned_of_gradient.append(True)
         warnings.warn(
@@ -209,7 +209,8 @@ _OTHER_KINDS = (BatchedTensor, NamedTensor, QuantizedTensor, SpreadTensor)
 
 
 def html(self: Tensor) -> str | None:
-    """Return what a notebook shows: a table, statistics and a histogram. None for what only has a text, such as a sparse tensor."""
+    """Return a notebook's view of the tensor: a table, statistics and a histogram. None for tensors with only a text form, such as sparse
+    ones."""
     if self.layout is not strided or self.is_nested or isinstance(self, _OTHER_KINDS) or is_wrapper(self):
         return None
     facts = [] if self.device is default_device() else [str(self.device)]
@@ -249,7 +250,7 @@ def as_array(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.nd
 
 
 def wrap_array(self: Tensor, array: np.ndarray, context: Any = None, return_scalar: bool = False) -> Tensor:
-    """The result of a NumPy function called on a tensor."""
+    """Return the result of a NumPy function called on a tensor as a tensor."""
     array = np.asarray(array)
     return from_array(array.astype("uint8") if array.dtype == bool else array)
 
@@ -295,7 +296,7 @@ def rebuild_tensor(
     strides: tuple[int, ...],
     requires_grad: bool,
 ) -> Tensor:
-    """The inverse of pickling: a leaf tensor over `storage`."""
+    """Return a leaf tensor over `storage`: the inverse of pickling."""
     t = header(
         storage, make_size(shape), tuple(strides), offset, d, storage.device, is_contiguous_layout(shape, strides)
     )
@@ -305,7 +306,7 @@ def rebuild_tensor(
 
 
 def rebuild_subclass(function: Any, cls: type, args: tuple[Any, ...], state: Any) -> Tensor:
-    """A tensor of class `cls`, with the attributes it had."""
+    """Return a tensor of class `cls`, with its pickled attributes."""
     t = function(*args)
     if type(t) is not cls:
         t = t.as_subclass(cls) if not t.requires_grad else Tensor._make_subclass(cls, t.detach(), True)
@@ -337,7 +338,7 @@ def set_state(self: Tensor, state: Any) -> None:
 
 
 def shallow_copy(self: Tensor) -> Tensor:
-    """copy.copy: another tensor object over the same memory."""
+    """Return another tensor object over the same memory, for copy.copy."""
     function, args = reduce_ex(self, 2)
     return function(*args)
 
@@ -372,7 +373,7 @@ def deep_copy(self: Tensor, memo: dict[int, Any]) -> Tensor:
 
 
 def _deep_copy_of_wrapper(self: Tensor, memo: dict[int, Any]) -> Tensor:
-    """A clone, which the class makes of what it holds."""
+    """Return a clone, which the class makes of its contents."""
     t = unrecorded(self.clone)
     if type(t) is not type(self):
         raise RuntimeError(

@@ -1,1 +1,1 @@
-"""Tensors with named dimensions: how operators propagate names, and what tensors can do with theirs."""
+"""Tensors with named dimensions: how operators propagate names, and the methods for names."""

@@ -1,4 +1,4 @@
-"""Rules of names: which are valid, how those of several tensors unify, where one stands."""
+"""Rules of names: which are valid, how those of several tensors unify, and the position of one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def shown(names: Iterable[str | None]) -> str:
 
 
 def checked(names: Any, ndim: int) -> Names:
-    """Names that a tensor of `ndim` dimensions may have."""
+    """Return names that a tensor of `ndim` dimensions may have; raise for others."""
     names = tuple(names)
     for name in names:
         if name is not None and not (isinstance(name, str) and name.isascii() and name.isidentifier()):
@@ -55,7 +55,7 @@ def position(name: Any, names: Names) -> int:
 
 
 def unify(a: Names, b: Names, action: str = "broadcast") -> Names:
-    """Names of what two tensors broadcast to: from the right, None goes with anything."""
+    """Return the names of what two tensors broadcast to: from the right, None matches anything."""
     result: list[str | None] = []
     for i in range(1, max(len(a), len(b)) + 1):
         x, y = (names[-i] if i <= len(names) else None for names in (a, b))
@@ -82,7 +82,7 @@ def unify_all(several: Iterable[Names], action: str = "broadcast") -> Names:
 
 
 def product(a: Names, b: Names, what: str) -> Names:
-    """Names of a matrix product: batch dimensions unify, then the rows of the first and the columns of the second."""
+    """Return the names of a matrix product: batch dimensions unify, then the rows of the first and the columns of the second."""
     batch_a, batch_b = a[:-2], b[:-2]
     for i in range(1, max(len(batch_a), len(batch_b)) + 1):
         x, y = (names[-i] if i <= len(names) else None for names in (batch_a, batch_b))
@@ -105,7 +105,7 @@ def product(a: Names, b: Names, what: str) -> Names:
 
 
 def expanded(given: Sequence[Any], names: Names, what: str) -> Names:
-    """Names in which `...` stands for the tensor's own at these places."""
+    """Return names in which `...` is replaced by the tensor's own at these places."""
     given = ["..." if name is ... else name for name in given]
     if given.count("...") > 1:
         raise RuntimeError(

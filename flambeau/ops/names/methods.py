@@ -11,7 +11,7 @@ from .propagation import give_names
 
 
 def _view_with(t: Tensor, names: Names) -> Tensor:
-    """A view of a tensor with these names."""
+    """Return a view of a tensor with these names."""
     value: Any = plain(t)
     return give_names(
         value.view(value.shape) if value._contig else value.as_strided(value.shape, value._strides), names
@@ -19,7 +19,7 @@ def _view_with(t: Tensor, names: Names) -> Tensor:
 
 
 def renamed(t: Tensor, given: tuple[Any, ...], changes: dict[str, str], in_place: bool) -> Tensor:
-    """The tensor with other names: all of them, with `...` for those that stay, or some by `old=new`."""
+    """Return the tensor with other names: all of them, with `...` for unchanged ones, or some by `old=new`."""
     what, names = "rename_" if in_place else "rename", names_of(t)
     if given and changes:
         raise RuntimeError(f"{what}: Only accepts either positional args or keyword args, but not both")
@@ -41,7 +41,7 @@ def renamed(t: Tensor, given: tuple[Any, ...], changes: dict[str, str], in_place
 
 
 def refined(t: Tensor, given: tuple[Any, ...]) -> Tensor:
-    """Names for dimensions that have none; those that are there must be the same."""
+    """Return the tensor with names for dimensions that have none; existing ones must be the same."""
     names = names_of(t)
     listed = given[0] if len(given) == 1 and isinstance(given[0], (list, tuple)) else given
     new = expanded(listed, names, "refine_names")
@@ -62,7 +62,7 @@ def refined(t: Tensor, given: tuple[Any, ...]) -> Tensor:
 
 
 def aligned(t: Tensor, given: tuple[Any, ...]) -> Tensor:
-    """Dimensions in the order of these names; new ones of size 1, `...` for those that are not listed."""
+    """Return the tensor with dimensions in the order of these names; new ones of size 1, `...` for those that are not listed."""
     names = names_of(t)
     order = [
         "..." if n is ... else n

@@ -1,7 +1,7 @@
 """The mode that makes calls on named tensors: on their values, with names for the results by the rule in the operator's record.
 
-It is on while a named tensor is alive. A composite without a rule of its own is made of parts that have one; any other operator
-without a rule refuses named tensors."""
+It is on while a named tensor exists. A composite without a rule of its own consists of parts that have one; any other operator without a rule
+refuses named tensors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DIMENSIONS = {"dim", "dims", "dim0", "dim1", "dim2", "start_dim", "end_dim"}
 
 
 class Call:
-    """A call as a rule sees it: arguments by name, and the names of those that are tensors."""
+    """A call in the form that rules get: arguments by name, and the names of those that are tensors."""
 
     def __init__(self, op: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]):
         self.op, self.function = op, function
@@ -34,7 +34,7 @@ class Call:
         self._look_up()
 
     def _look_up(self) -> None:
-        """Dimensions that are named become numbers."""
+        """Replace names of dimensions among the arguments by numbers."""
         for i, place in enumerate(self.places):
             if (
                 place == "*dim"
@@ -65,7 +65,7 @@ class Call:
         return next((v for k, v in self.kwargs.items() if NUMPY_NAMES.get(k, k) == name), default)
 
     def dim(self, name: str = "dim", default: Any = None) -> int | None:
-        """The place of a dimension, from the left."""
+        """Return the position of a dimension, from the left."""
         assert self.first is not None
         given = self.get(name, default)
         return None if given is None else int(given) % max(1, len(self.first.shape))
@@ -81,7 +81,7 @@ class Call:
 
 
 def _places(op: Any, count: int) -> list[str]:
-    """The names of positional arguments. Of those that an operator takes as it gets them (`*args`) the first may be a dimension."""
+    """Return the names of positional arguments. Of an operator that takes `*args`, the first may be a dimension."""
     found: list[str] = []
     for p in getattr(getattr(op, "plain", None) or op, "arguments", {}).values():
         found += ["*dim", "keepdim"] if p.kind is p.VAR_POSITIONAL else [p.name]
@@ -97,14 +97,14 @@ def _tensors(values: Any) -> Iterator[Tensor]:
 
 
 def _values(value: Any) -> Any:
-    """Arguments with plain tensors in the place of named ones."""
+    """Return arguments with plain tensors in place of named ones."""
     if type(value) in (list, tuple):
         return type(value)(map(_values, value))
     return plain(value)
 
 
 class NamesMode(modes.Mode):
-    """Propagates names through operators."""
+    """Mode that propagates names through operators."""
 
     parts = False
 
@@ -145,7 +145,7 @@ mode = NamesMode()
 
 
 def propagate(rule: Callable[[Call], Any], call: Call) -> Any:
-    """Make a call on the values, and name its results as the rule says."""
+    """Make a call on the values, and name its results by the rule."""
     names = rule(call)
     out = call.kwargs.get("out")
     targets = list(_tensors([out])) if out is not None else []
@@ -162,7 +162,7 @@ def propagate(rule: Callable[[Call], Any], call: Call) -> Any:
 
 
 def _check_target(target: Tensor, names: Names, moves: bool) -> None:
-    """An out= or a tensor that is changed in place may get names, but not others than it has."""
+    """Raise if an out=, or a tensor that is changed in place, would get other names than it has."""
     if is_named(target) and not moves and names_of(target) != tuple(names):
         raise RuntimeError(
             f"Name mismatch: specified out tensor with names {shown(names_of(target))} are not the same as the computed output"
@@ -171,7 +171,7 @@ def _check_target(target: Tensor, names: Names, moves: bool) -> None:
 
 
 def _named(result: Any, names: Any, owners: dict[int, Any]) -> Any:
-    """The results, with names: a list of names has one entry for each of them."""
+    """Return the results with names: a list of names has one entry for each of them."""
     if isinstance(result, Tensor):
         owner = owners.get(id(result), result)
         return set_names(owner, tuple(names[0] if isinstance(names, list) else names))
@@ -187,9 +187,9 @@ def _named(result: Any, names: Any, owners: dict[int, Any]) -> Any:
 
 
 def names_rule(*operators: Any, moves: bool = False, whole: bool = False) -> Callable[..., Any]:
-    """Declare how operators name their results; the rule becomes part of their records. It gets the `Call` and returns the names
-    of each result, or a list of names, one entry for each. `moves`: in place it may change names. `whole`: it makes the call itself,
-    as rule(function, *args, **kwargs)."""
+    """Decorator: declare how operators name their results, in their records. The rule gets the `Call` and returns the names of each result,
+    or a list of names, one entry for each. `moves`: in place it may change names. `whole`: it makes the call itself, as rule(function, *args,
+    **kwargs)."""
 
     def declare(rule: Any) -> Any:
         rule.moves, rule.whole = moves, whole
@@ -208,7 +208,7 @@ def _no_names(call: Call) -> Names:
 
 
 def broadcast(call: Call) -> Names:
-    """Names of all operands, unified."""
+    """Return the unified names of all operands."""
     return unify_all(map(names_of, call.tensors))
 
 
@@ -218,7 +218,7 @@ def same(call: Call) -> Names:
 
 
 def reduced(call: Call) -> Names:
-    """Names without those of the dimensions that are reduced."""
+    """Return the names without those of the reduced dimensions."""
     assert call.first is not None
     names, dims = call.input, call.get("dim")
     if dims is None or dims == []:
@@ -277,7 +277,7 @@ def _announce() -> None:
 
 
 def name_recourse(face: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any] | None:
-    """The call to make instead of one that failed: a new tensor that is given names, or a dimension looked up by its name."""
+    """Return the call to make instead of one that failed: for a new tensor that is given names, or a dimension given by its name."""
     op = face.op
     if "names" in kwargs and op.kind in ("creation", "random"):
         return lambda: _new_with_names(face, args, dict(kwargs))

@@ -1,5 +1,5 @@
-"""Rules by which operators name their results, where their kind does not say it: formulas unify the names of their operands, reductions drop
-those of the dimensions they reduce."""
+"""Rules by which operators name their results, if their kind does not decide it: formulas unify the names of their operands, reductions drop
+those of the reduced dimensions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ names_rule(
 
 
 def _along_one(call: Call) -> Names:
-    """A reduction along one dimension that must be given."""
+    """Return the names after a reduction along one dimension that must be given."""
     if call.get("dim") is None and not {"dim", "*dim"}.isdisjoint((*call.places, *call.kwargs)):
         raise RuntimeError("Please look up dimensions by name, got: name = None.")
     names, dim = call.input, call.dim("dim", -1)
@@ -48,7 +48,7 @@ names_rule(sort.mode, sort.kthvalue)(_along_one)
 
 @names_rule(sort.median, sort.nanmedian, lookup("max"), lookup("min"), lookup("prod"))
 def _along_one_or_all(call: Call) -> Names:
-    """Reductions of everything, along one dimension, or (the larger of two tensors) of nothing."""
+    """Return the names after a reduction of everything, along one dimension, or (the larger of two tensors) of nothing."""
     if len(call.tensors) > 1:
         return broadcast(call)
     if not {"dim", "*dim"}.isdisjoint((*call.places, *call.kwargs)):
@@ -137,7 +137,7 @@ _unnamed.views_only = True
 
 @names_rule(subscript.getitem, whole=True)
 def _subscript(function: Any, input: Any, key: Any) -> Tensor:
-    """Basic indexing: numbers drop a dimension, slices keep it."""
+    """Index by numbers, which drop a dimension, and slices, which keep it."""
     names, keys = names_of(input), list(key) if isinstance(key, tuple) else [key]
     if not all(k is ... or isinstance(k, (int, slice)) for k in keys) or any(isinstance(k, bool) for k in keys):
         raise RuntimeError(
@@ -161,7 +161,7 @@ def _joined(call: Call) -> Names:
 def flatten(
     function: Any, input: Tensor, start_dim: Any = 0, end_dim: Any = -1, out_dim: Any = None, **more: Any
 ) -> Tensor:
-    """Dimensions merged into one, which gets a name: by their names, or by the first and the last."""
+    """Merge dimensions into one, which gets a name: given by their names, or by the first and the last."""
     names, value = names_of(input), plain(input)
     if isinstance(start_dim, (list, tuple)):
         return _flatten_listed(
@@ -202,13 +202,13 @@ def _flatten_listed(function: Any, value: Tensor, names: Names, dims: list[Any],
 
 
 def _fresh(result: Tensor, value: Tensor) -> Tensor:
-    """Return another header where an operator returned its argument, whose names must stay."""
+    """Return another header if an operator returned its argument, whose names must stay."""
     return result.view(result.shape) if result is value else result
 
 
 @names_rule(reshape.unflatten, whole=True)
 def unflatten(function: Any, input: Tensor, dim: Any, sizes: Any) -> Tensor:
-    """A dimension split into several with names: `sizes` are pairs of a name and a size."""
+    """Split a dimension into several with names: `sizes` are pairs of a name and a size."""
     names, value = names_of(input), plain(input)
     pairs = list(sizes.items()) if hasattr(sizes, "items") else sizes
     if pairs is None or len(pairs) == 0:

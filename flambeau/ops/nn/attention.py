@@ -72,7 +72,7 @@ def _(recorder: Any, scores: Tensor, mask: Tensor | None, scale: float, causal: 
 
 
 def softmax_of_seen(aten: Any, scores: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-    """Weights from scores, as calls of PyTorch's operators: zeros for a row in which everything is masked."""
+    """Compute weights from scores by calls of PyTorch's operators: zeros for a row in which everything is masked."""
     if causal:
         options = {"dtype": dt.bool_, "device": scores.device, "pin_memory": False}
         mask = aten.tril.default(aten.ones.default(list(scores.shape[-2:]), **options))
@@ -112,12 +112,12 @@ def _steps(t: Tensor) -> tuple[int, ...]:
 
 
 def _rows(t: Any) -> Any:
-    """A tensor whose features are adjacent, without history."""
+    """Return a tensor whose features are adjacent, without history."""
     return t if t._strides[-1] == 1 or t.shape[-1] == 1 else dense(t)
 
 
 def _layout(like: Tensor, features: int) -> tuple[Any, ...]:
-    """A (batch, heads, rows, features) result whose heads and rows are stored in memory in the order of like's: where queries are a
+    """Return the layout of a (batch, heads, rows, features) result whose heads and rows have the memory order of like's: if queries are a
     transposed view, concatenating the heads of the result moves nothing."""
     batch, heads, rows, _ = like.shape
     shape = (batch, heads, rows, features)
@@ -319,8 +319,8 @@ def _check_groups(query: Tensor, key: Tensor, value: Tensor) -> None:
 
 
 class _Around(threading.local):
-    """Thread-local replacement of the attention operator, set where the sequence is spread over ranks (see
-    distributed.tensor.experimental); it returns NotImplemented for the ordinary computation."""
+    """Thread-local replacement of the attention operator, set if the sequence is sharded over ranks (see distributed.tensor.experimental); it
+    returns NotImplemented for the ordinary computation."""
 
     attend: Any = None
 
@@ -340,7 +340,7 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """softmax(query @ key.T * scale + mask) @ value, the heart of a transformer.
+    """softmax(query @ key.T * scale + mask) @ value, the core of a transformer.
 
     query (..., L, E), key (..., S, E), value (..., S, Ev); attn_mask broadcasts to (..., L, S): False hides, numbers are
     added.
@@ -397,7 +397,7 @@ def attention_probabilities(query: Any, key: Any, mask: Any, scale: float, causa
 def _attention_with_logarithms(
     query: Any, key: Any, value: Any, dropout_p: float = 0.0, is_causal: bool = False, *, attn_mask: Any = None, scale: Any = None
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Attention, and the logarithm of what each row of weights was divided by."""
+    """Return attention, and the logarithm of the divisor of each row of weights."""
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     scores = query.detach() @ key.detach().transpose(-2, -1) * factor
     if is_causal:
@@ -424,8 +424,8 @@ def _(
 def _gpu_attention(
     name: str, query: Tensor, key: Any, value: Any, mask: Any, dropout: float, causal: bool, scale: Any
 ) -> tuple[Any, ...]:
-    """Return the results of PyTorch's operators of CUDA's libraries: attention, logarithms, lengths, random state and weights, of which the last
-    four are empty."""
+    """Return the results of PyTorch's operators of CUDA's libraries: attention, logarithms, lengths, random state and weights, of which the
+    last four are empty."""
     if query.device.type != "cuda":
         kind = query.device.type.upper()
         raise NotImplementedError(f"Could not run 'aten::{name}' with arguments from the '{kind}' backend.")

@@ -76,7 +76,7 @@ def _average(name: str, input: Tensor, window: Window, include_padding: bool, di
 
 
 def _integer_average(input: Tensor, bands: Outlines) -> Tensor:
-    """Sums, then a division that drops the remainder."""
+    """Average integers: sums, then a division that drops the remainder."""
     total: Any = sums(input, bands)
     divisors = np.ones((1,) * len(bands))
     for i, outline in enumerate(bands):
@@ -149,7 +149,7 @@ def _adaptive_band(size: int, count: int) -> Band:
 
 
 def adaptive_size(name: str, input: Tensor, output_size: Any, dims: int) -> tuple[int, ...]:
-    """The sizes asked for; None keeps the input's."""
+    """Return the requested sizes; None keeps the input's."""
     if not isinstance(output_size, (tuple, list)):
         return spread(output_size, dims, name, "output_size", 2)
     if len(output_size) >= len(input.shape):
@@ -211,7 +211,7 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
 
 
 def _declare_adaptive(dims: int) -> None:
-    """PyTorch's operators below adaptive_avg_pool, and their derivatives."""
+    """Declare PyTorch's operators behind adaptive_avg_pool, and their derivatives."""
     name = f"_adaptive_avg_pool{dims}d"
 
     @aten_only(name, backward=f"{name}_backward(grad, self)")
@@ -232,7 +232,7 @@ for _dims in (2, 3):
 
 
 def _rooted(average: Tensor, kernel_size: list[int], dims: int, norm_type: int | float) -> Tensor:
-    """The p-norm of windows, from the averages of the powers of their elements."""
+    """Return the p-norm of windows, from the averages of the powers of their elements."""
     count = 1
     for i in range(dims):
         if isinstance(kernel_size, int):

@@ -1,7 +1,7 @@
 """Linear maps along one dimension in which each output is a weighted sum of a few neighbouring inputs.
 
-A Band is such a map as tables, made once per size and kept. Averages (`divisors`), interpolation (`weights`) and the
-transposes of both are bands; applying one along several dimensions is `resample`."""
+A Band is such a map as tables, made once per size and cached. Averages (`divisors`), interpolation (`weights`) and the transposes of both are
+bands; applying one along several dimensions is `resample`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_STEPS = 8  # larger windows and strides are not worth a kernel of their ow
 
 
 class Outline:
-    """The sizes of a band, and how to make it: tensors without values need no more, however large they say they are."""
+    """The sizes of a band, and how to make it: tensors without values need only this, however large they are."""
 
     def __init__(self, size: int, out: int, make: Callable[[], Band]):
         self.size, self.out, self._make = size, out, make
@@ -39,8 +39,8 @@ class Outline:
 
 
 def outlined(most: int) -> Callable[[Callable[..., Band]], Callable[..., Outline]]:
-    """Declare a function that makes bands from size, number of outputs and more. What stands in its place keeps the outlines
-    of as many as `most`; their bands are made when a kernel asks."""
+    """Decorator for a function that makes bands from size, number of outputs and more: it caches at most `most` outlines, and their bands are
+    made when a kernel needs them."""
 
     def declare(make: Callable[..., Band]) -> Callable[..., Outline]:
         @lru_cache(most)
@@ -53,7 +53,7 @@ def outlined(most: int) -> Callable[[Callable[..., Band]], Callable[..., Outline
 
 
 class Band:
-    """Output o is the sum over k < count[o] of weights[o, k] * input[first[o] + k], or the plain sum over divisors[o].
+    """A sparse linear map: output o is the sum over k < count[o] of weights[o, k] * input[first[o] + k], or the plain sum over divisors[o].
     Inputs outside repeat the border."""
 
     def __init__(
@@ -85,20 +85,20 @@ class Band:
 
     @cached_property
     def picks(self) -> bool:
-        """Return whether every output is one input."""
+        """Return whether every output is a copy of one input."""
         factors = self.divisors if self.weights is None else self.weights
         return bool((self.count == 1).all() and factors is not None and (factors == 1).all())
 
     @cached_property
     def repeat(self) -> int:
-        """Number of times that a picking band repeats each input in turn; 0 if it does something else."""
+        """Return how often a picking band repeats each input in turn; 0 if it does something else."""
         times = self.out // self.size if self.size else 0
         if not self.picks or times * self.size != self.out or not 1 <= times <= _MOST_STEPS:
             return 0
         return times if (self.first == np.arange(self.out) // times).all() else 0
 
     def tables(self, d: dtype, where: device) -> tuple[Tensor, Tensor, Tensor]:
-        """first, count, and weights [tap, output] or divisors, as kernels that compute in `d` read them."""
+        """Return first, count, and weights [tap, output] or divisors, for kernels that compute in `d`."""
         found = self._tables.get((d, where))
         if found is None:
             factors: Any = self.divisors if self.weights is None else self.weights.T
@@ -114,8 +114,7 @@ class Band:
 
     @cached_property
     def steps(self) -> tuple[int, int, int] | None:
-        """(step, lead, taps) if output o reads the inputs o * step - lead and following, `taps` of them, those outside
-        counting as zero; None if not."""
+        """Return (step, lead, taps) if output o reads `taps` inputs from o * step - lead on, those outside counting as zero; None if not."""
         if self.out < 2 or self.count.min() < 1:
             return None
         place, last = np.arange(self.out), self.first + self.count
@@ -134,7 +133,7 @@ class Band:
 
     @cached_property
     def stepped(self) -> Band:
-        """Return this band with tables for the inputs that `steps` names."""
+        """Return this band with tables for the inputs that `steps` gives."""
         assert self.steps is not None
         if self.weights is None:
             return self
@@ -146,7 +145,7 @@ class Band:
         return Band(self.size, first, np.full(self.out, taps), weights)
 
     def _entries(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Outputs, inputs and weights of all pairs that meet; those at the border are not yet added up."""
+        """Return outputs, inputs and weights of all nonzero entries; those at the border are not yet added up."""
         rows = np.repeat(np.arange(self.out), self.count)
         taps = np.arange(len(rows)) - np.repeat(np.cumsum(self.count) - self.count, self.count)
         columns = np.clip(self.first[rows] + taps, 0, max(self.size - 1, 0))

@@ -28,7 +28,7 @@ _FUNCTIONAL = ("nn.functional",)
 
 
 def _packed(t: Any) -> Any:
-    """An optional parameter as kernels read it."""
+    """Return an optional parameter in the form kernels read."""
     return t if t is None or t._contig else bare(t)
 
 
@@ -45,13 +45,13 @@ def _has_columns(x: Tensor) -> bool:
 
 
 def _columns(x: Tensor) -> tuple[int, int, int]:
-    """Rows, channels, and the number of chunks."""
+    """Return rows, channels, and the number of chunks."""
     rows = x.shape[0] * numel_of(x.shape[2:])
     return rows, x.shape[1], chunks_of(rows)
 
 
 def chunks_of(rows: int) -> int:
-    """Return the number of parts that the rows of channels are summed in."""
+    """Return the number of parts in which the rows of channels are summed."""
     return -(-rows // _ROWS) if rows > _ROWS else min(rows, 2)
 
 
@@ -81,7 +81,8 @@ def _backward(
 
 
 def _channels_last_gain(input: Tensor, training: bool, **others: Any) -> float:
-    """Return the time that training saves with channels last (see `Op.channels_last`; measured): small planes go better so, few channels do not."""
+    """Return the time that training saves with channels last (see `Op.channels_last`; measured): it helps for small planes, not for few
+    channels."""
     return _GAIN * ((numel_of(input.shape[2:]) <= 64) - (input.shape[1] < 16)) if training else 0.0
 
 
@@ -125,7 +126,7 @@ def _(
 def _composed(
     g: Tensor, input: Tensor, weight: Any, bias: Any, mean: Tensor, rstd: Tensor, training: bool, eps: float
 ) -> tuple[Any, ...]:
-    """The gradients out of differentiable operators, for second derivatives."""
+    """Return the gradients by differentiable operators, for second derivatives."""
     dims = [0, *range(2, len(input.shape))]
     view = [1, -1] + [1] * (len(input.shape) - 2)
     if training:
@@ -185,8 +186,8 @@ def normalised(
     momentum: float,
     eps: float,
 ) -> NewTensor:
-    """The normalised input. In training its statistics are written into `mean` and `rstd`, and the running ones follow;
-    in evaluation `mean` is given."""
+    """The normalised input. In training its statistics are written into `mean` and `rstd`, and the running ones are updated; in evaluation
+    `mean` is given."""
     return layout_like(input)
 
 
@@ -333,7 +334,7 @@ mkldnn_takes("nn.functional.batch_norm", check=_check_affine)
 def _by_statistics(
     input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, eps: float, **others: Any
 ) -> tuple[Any, ...] | None:
-    """Return what `_by_channel` does, of a call that is given running statistics; nothing else is written then."""
+    """Return the result of `_by_channel` for a call with running statistics; nothing else is written then."""
     if training or running_mean is None or running_var is None:
         return None
     found = _by_channel(input, weight, bias, running_mean, None, running_mean, running_var, False, 0.0, eps)
@@ -371,7 +372,7 @@ def native_batch_norm(
     momentum: float,
     eps: float,
 ) -> tuple[Any, ...]:
-    """batch_norm together with the mean and 1/std of the batch (nothing in evaluation)."""
+    """Batch norm together with the mean and 1/std of the batch (empty in evaluation)."""
     out, mean, rstd = _batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
     given = next((t for t in (weight, running_mean) if t is not None), input)
     if not training or mean is None:
@@ -438,7 +439,7 @@ def _native_batch_norm_backward(
 
 
 def _repeated(running: Any, n: int, kept: Any) -> Any:
-    """Running statistics for n samples, in the dtype that goes with the input; float32 goes with half-width ones too."""
+    """Return running statistics for n samples, in the dtype that belongs to the input; float32 also belongs to half-width ones."""
     if running is None:
         return None
     narrow = running.dtype is float32 and kept.itemsize < 4
@@ -460,7 +461,7 @@ def instance_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Normalise every channel of every sample by itself."""
+    """Normalise every channel of every sample separately."""
     if len(input.shape) < 2:
         raise RuntimeError(f"instance_norm expects at least two dimensions, got input of size {list(input.shape)}")
     n, channels = input.shape[:2]

@@ -1,8 +1,8 @@
 """Convolutions of one to three dimensions, and their transposes.
 
-Three operations are enough, each the derivative of the others: the convolution itself, its gradient with respect to the
-input (which is also the transposed convolution), and its gradient with respect to the weight. A fourth computes all gradients in one
-pass where nobody will differentiate them again.
+Three operations are enough, each the derivative of the others: the convolution itself, its gradient with respect to the input (which is also
+the transposed convolution), and its gradient with respect to the weight. A fourth computes all gradients in one pass if they are not
+differentiated again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _output_shape(shape: tuple[int, ...], weight: tuple[int, ...], window: Windo
 
 
 def _like(shape: tuple[int, ...], like: Tensor, weight: Tensor | None = None) -> tuple[Any, ...]:
-    """The layout of a result in the memory format of `like`: channels last if those of the weight lie so, too."""
+    """Return the layout of a result in the memory format of `like`: channels last if the weight's are, too."""
     if suggests_channels_last(like.shape, like._strides) or (
         weight is not None and suggests_channels_last(weight.shape, weight._strides)
     ):
@@ -57,7 +57,7 @@ def _like(shape: tuple[int, ...], like: Tensor, weight: Tensor | None = None) ->
 
 
 def _conj(t: Any) -> Any:
-    """Gradients of complex convolutions meet the conjugates of the other operand."""
+    """Return the conjugate of a complex operand, which the gradients of complex convolutions need."""
     return t.conj().resolve_conj() if t.dtype.is_complex else t
 
 
@@ -97,7 +97,7 @@ def conv_forward(input: Tensor, weight: Tensor, bias: Tensor | None, window: Win
 
 
 def _window_in_aten(window: Any) -> list[Any] | None:
-    """A window as PyTorch's operators take it; None where the two ends are padded differently, which they cannot."""
+    """Return a window in the form of PyTorch's operators; None if the two ends are padded differently, which they cannot express."""
     stride, padding, dilation, groups = window
     if any(low != high for low, high in padding):
         return None
@@ -119,7 +119,7 @@ def _(out: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None, window: W
 
 
 def _as_gradients(dy: Any, input: Any, weight: Any, window: Window, wants: tuple[bool, bool, bool]) -> tuple[Any, ...]:
-    """The gradients of a convolution as parts of it (see `Op.convolution`)."""
+    """Describe the gradients of a convolution by its parts (see `Op.convolution`)."""
     names = [name for name, wanted in zip(("dx", "dw", "db"), wants) if wanted]
     return {"dy": dy, "x": input, "w": weight}, names, window
 
@@ -167,8 +167,8 @@ def _(
 
 
 def _is_large_for_its_maps(dw: Tensor, dy: Tensor, input: Tensor, window: Window) -> bool:
-    """Return whether the gradient of a weight is the product of two matrices rather than the library's: it is too large for the caches, and the
-    library would go over it again for every row of small feature maps (measured: half the time for 512 channels of 4x4)."""
+    """Return whether the gradient of a weight is computed as a product of two matrices rather than by the library: it is too large for the
+    caches, and the library would read it again for every row of small feature maps (measured: half the time for 512 channels of 4x4)."""
     return (
         len(dw.shape) == 4
         and dw.dtype is dt.float32
@@ -184,7 +184,7 @@ def _is_large_for_its_maps(dw: Tensor, dy: Tensor, input: Tensor, window: Window
 
 
 def _weight_grad_by_product(dw: Tensor, dy: Tensor, input: Tensor, window: Window) -> None:
-    """dw = dy, a row for each channel, times the blocks of the input that the window meets, a row for each place."""
+    """Compute dw = dy, a row for each channel, times the blocks of the input under the window, a row for each place."""
     (batch, channels, *size), (outputs, _, *kernel) = input.shape, dw.shape
     stride, padding, dilation, _ = window
     places = dy.shape[2:]
@@ -216,7 +216,7 @@ def _as_matrix(t: Tensor, rows: int) -> Tensor:
     flops=work.convolution_input_gradient,
 )
 def conv_input_grad(dy: Tensor, weight: Tensor, shape: tuple[int, ...], window: Window) -> NewTensor:
-    """The gradient of a convolution with respect to an input of `shape`: dy spread by the weight."""
+    """The gradient of a convolution with respect to an input of `shape`: the transposed convolution of dy with the weight."""
     return _like(tuple(shape), dy)
 
 

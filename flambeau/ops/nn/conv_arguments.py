@@ -30,7 +30,7 @@ def as_sizes(value: Any, dims: int, name: str) -> tuple[int, ...]:
 
 
 def check_operands(name: str, input: Tensor, weight: Tensor, bias: Tensor | None, dims: int) -> None:
-    """PyTorch's errors about types, ranks and dtypes."""
+    """Raise PyTorch's errors about types, ranks and dtypes."""
     for label, t in (("input", input), ("weight", weight)):
         if not isinstance(t, Tensor):
             raise TypeError(
@@ -57,7 +57,7 @@ def check_operands(name: str, input: Tensor, weight: Tensor, bias: Tensor | None
 def check_channels(
     name: str, input: Tensor, weight: Tensor, bias: Tensor | None, dims: int, groups: int, transposed: bool
 ) -> bool:
-    """PyTorch's errors about groups and channels; whether the input is batched."""
+    """Raise PyTorch's errors about groups and channels; return whether the input is batched."""
     if groups <= 0:
         raise RuntimeError("non-positive groups is not supported")
     if weight.shape[0] < groups:
@@ -131,7 +131,7 @@ known_windows: dict[tuple[Any, ...], Window] = {}  # calls that went well
 
 
 def call_key(name: str, input: Any, weight: Any, bias: Any, settings: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Return a key of all that the checks of a call look at; None where it is not made of tensors and numbers."""
+    """Return a key of everything that the checks of a call read; None if it has other arguments than tensors and numbers."""
     if not isinstance(input, Tensor) or not isinstance(weight, Tensor):
         return None
     added = bias if bias is None else (bias.shape, bias.dtype) if isinstance(bias, Tensor) else ()

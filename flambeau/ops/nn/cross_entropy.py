@@ -27,7 +27,7 @@ _accepted: dict[tuple[Any, ...], bool] = {}  # shapes and dtypes of scores and t
 
 @lru_cache(1024)
 def _layout(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """Scores as (outer, classes, inner): classes are the second dimension, or the only one."""
+    """Return the form of scores as (outer, classes, inner): classes are the second dimension, or the only one."""
     if len(shape) < 2:
         return 1, shape[0] if shape else 1, 1
     return shape[0], shape[1], numel_of(shape[2:])
@@ -36,7 +36,7 @@ def _layout(shape: tuple[int, ...]) -> tuple[int, int, int]:
 def _loss_layouts(
     input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, smoothing: float = 0.0, wide: bool = False
 ) -> list[tuple[Any, ...]]:  # fmt: skip
-    """The loss, and the statistics that kernels keep."""
+    """Return the layouts of the loss, and of the statistics that kernels save."""
     outer, _, inner = _layout(input.shape)
     full, where = opmath(input.dtype), input.device
     shape = target_shape(input) if reduction == "none" else ()
@@ -44,7 +44,7 @@ def _loss_layouts(
 
 
 def _check_targets(stats: Tensor, target: Tensor, classes: int, ignore_index: int) -> None:
-    """Raise if the kernel met a target that is no class."""
+    """Raise if the kernel found a target that is no class."""
     place = stats._storage.ptr + (stats.shape[0] - 1) * stats.dtype.itemsize
     if not is_zero(place, stats.dtype.itemsize):
         _refuse_targets(target, classes, ignore_index)
@@ -74,7 +74,7 @@ def _kept_gradient(
     ignore_index: int,
     smoothing: float,
 ) -> tuple[Tensor, Tensor]:
-    """Second derivatives, made of ordinary operators: gradients of `grad` and of the probabilities."""
+    """Return second derivatives by ordinary operators: gradients of `grad` and of the probabilities."""
     classes = 1 if len(soft.shape) > 1 else 0
     hit, spread, level = _shares(soft, target, weight, reduction, ignore_index, smoothing)
     scale = grad.unsqueeze(classes) if reduction == "none" else grad
@@ -86,7 +86,7 @@ def _kept_gradient(
 def _shares(
     input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, smoothing: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradient of the loss is softmax * level - spread - hit; these three, for one incoming unit of gradient."""
+    """Return level, spread and hit for one unit of incoming gradient: the gradient of the loss is softmax * level - spread - hit."""
     classes = 1 if len(input.shape) > 1 else 0
     n = input.shape[classes]
     kept = (target != ignore_index).unsqueeze(classes)
@@ -103,7 +103,7 @@ def _shares(
 def _scores_gradient(
     v: Tensor, grad: Tensor, input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, smoothing: float
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Second derivatives where the scores were kept."""
+    """Return second derivatives if the scores were saved."""
     classes, full = 1 if len(input.shape) > 1 else 0, opmath(input.dtype)
     soft = input.to(full).softmax(classes)
     to_grad, to_soft = _kept_gradient(v.to(full), grad, soft, target, weight, reduction, ignore_index, smoothing)
@@ -121,7 +121,7 @@ def cross_entropy_gradient(
     ignore_index: int,
     smoothing: float,
 ) -> NewTensor:
-    """The gradient with respect to the scores, from the scores and the statistics that the forward kernel kept."""
+    """The gradient with respect to the scores, from the scores and the statistics that the forward kernel saved."""
     return input.shape, input.dtype, input.device
 
 
@@ -144,7 +144,7 @@ def cross_entropy_backward(
     ignore_index: int,
     smoothing: float,
 ) -> NewTensor:
-    """The gradient with respect to the scores, from the probabilities and statistics the forward kernel kept."""
+    """The gradient with respect to the scores, from the probabilities and statistics that the forward kernel saved."""
     return soft.shape, soft.dtype, soft.device
 
 
@@ -181,7 +181,7 @@ def _indices_gradient(
     smoothing: float,
     wide: bool,
 ) -> Any:
-    """Return the gradient of the scores, from those of the loss and, in second derivatives, of what was kept."""
+    """Return the gradient of the scores, from those of the loss and, in second derivatives, of the saved values."""
     of_loss, of_kept = g
     share: Any = None
     if of_loss is not None:
@@ -201,7 +201,7 @@ def _recorded_layouts(input: Tensor, *arguments: Any) -> list[tuple[Any, ...]]:
 def cross_entropy_unrecorded(
     input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int, smoothing: float, wide: bool
 ) -> Tensor:  # fmt: skip
-    """cross_entropy_indices where nobody wants the derivative, or where the scores stay as they are until it is found."""
+    """cross_entropy_indices if the derivative is not needed, or the scores stay unchanged until it is computed."""
 
 
 @internal(
@@ -218,9 +218,9 @@ def cross_entropy_unrecorded(
 def cross_entropy_indices(
     input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int, smoothing: float, wide: bool
 ) -> Tensor:  # fmt: skip
-    """Softmax and negative log-likelihood in one pass over the scores. The probabilities are kept for the backward pass, which
-    reads them and not the scores: those may be overwritten. `wide`: scores in half precision, a loss in float32; a copy of the scores
-    is kept, from which the probabilities are found again as if the scores had been converted."""
+    """Softmax and negative log-likelihood in one pass over the scores. The probabilities are saved for the backward pass, which reads them
+    and not the scores: those may be overwritten. `wide`: scores in half precision, a loss in float32; a copy of the scores is saved, from
+    which the probabilities are recomputed as if the scores had been converted."""
 
 
 @cross_entropy_indices.op.as_aten
@@ -310,13 +310,13 @@ def _in_float32(
     reduction: Any = "mean",
     label_smoothing: float = 0.0,
 ) -> Tensor:
-    """The cross entropy of half-precision scores in float32."""
+    """Return the cross entropy of half-precision scores in float32."""
     word = read_reduction(reduction, size_average, reduce)
     return _by_index(input, target, weight, word, ignore_index, label_smoothing, True)
 
 
 def _autocast_loss(run: AnyFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, AnyFunction]:
-    """Choose a loss that reads half-precision scores as they are, in place of a float32 copy: equal but for the order of sums."""
+    """Choose a loss that reads half-precision scores directly, instead of a float32 copy: equal but for the order of sums."""
     given = {**dict(zip(("input", "target", "weight"), args)), **kwargs}
     scores, target, weight = (given.get(name) for name in ("input", "target", "weight"))
     if (
@@ -358,7 +358,7 @@ def cross_entropy(
 
 
 def _nll_second(v: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int) -> Tensor:
-    """The loss is linear in its input, so the gradient's gradient is the loss of `v`."""
+    """Return the gradient's gradient: the loss is linear in its input, so it is the loss of `v`."""
     return _nll(v, target, weight, reduction, ignore_index)
 
 
@@ -414,7 +414,7 @@ def nll_loss_rows(input: Tensor, target: Tensor, weight: Tensor | None, reductio
 
 @internal(quirks=Quirks(label="NllLoss2DBackward0"), **_NLL, batching="each", sharding="loss")
 def nll_loss_planes(input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int) -> Tensor:
-    """The negative log-likelihood of classes with further dimensions behind them."""
+    """The negative log-likelihood of classes with further dimensions after them."""
 
 
 @nll_loss_planes.op.as_aten
@@ -428,7 +428,7 @@ def _(recorder: Any, input: Tensor, target: Tensor, weight: Any, reduction: str,
 
 
 def _checked(run: AnyFunction, check: AnyFunction) -> AnyFunction:
-    """The kernel that runs so and then checks the targets."""
+    """Return a kernel that runs `run` and then checks the targets."""
 
     def kernel(
         out: list[Tensor], input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, *settings: Any
@@ -457,7 +457,7 @@ for _name in ("nll_loss", "nll_loss2d"):
         f"{_name}_forward", backward=f"{_name}_backward(grad, self, target, weight, reduction, ignore_index, result1)"
     )
     def _(self: Tensor, target: Tensor, weight: Any, reduction: int, ignore_index: int) -> tuple[Tensor, Tensor]:
-        """The loss, and the sum of the weights that its mean is divided by."""
+        """Return the loss, and the sum of the weights by which its mean is divided."""
         out = _nll(self, target, weight, REDUCTIONS[reduction], ignore_index)
         kept = target != ignore_index
         weights = self.new_ones(target.shape) if weight is None else weight[target * kept]

@@ -1,4 +1,4 @@
-"""ctc_loss: sequences without alignment."""
+"""ctc_loss: the loss of label sequences without alignment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Lengths = tuple[int, ...]
 
 
 def _lengths(name: str, given: Any, batch: int) -> Lengths:
-    """Lengths as numbers: results have their shapes from them."""
+    """Return lengths as numbers, since the shapes of results depend on them."""
     if isinstance(given, Tensor):
         if given.dtype.category != 1:
             raise RuntimeError(f"{name} must be integral")
@@ -43,7 +43,7 @@ def _check_range(name: str, values: Lengths, most: int | None) -> None:
 
 
 def _check_targets(targets: Tensor, lengths: Lengths) -> None:
-    """Targets are one padded row per sample, or all one after the other."""
+    """Check that targets are one padded row per sample, or all one after the other."""
     shape, width = targets.shape, max(lengths, default=0)
     if len(shape) == 1:
         if shape[0] != sum(lengths):
@@ -59,7 +59,7 @@ def _check_targets(targets: Tensor, lengths: Lengths) -> None:
 
 
 def _target_matrix(values: np.ndarray, lengths: np.ndarray, classes: int) -> np.ndarray:
-    """Targets as one padded row per sample."""
+    """Return targets as one padded row per sample."""
     width = int(lengths.max()) if lengths.size else 0
     used = np.arange(width) < lengths[:, None]
     rows = np.zeros(used.shape, np.int64)
@@ -140,7 +140,7 @@ def _(
 def _losses(
     log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, blank: int, zero_infinity: bool
 ) -> tuple[Tensor, Lengths]:
-    """Losses and target lengths of a batch, after PyTorch's checks."""
+    """Return losses and target lengths of a batch, after PyTorch's checks."""
     if len(log_probs.shape) != 3:
         raise RuntimeError(
             f"Expected 3-dimensional tensor, but got {len(log_probs.shape)}-dimensional tensor for argument #1 'log_probs'"

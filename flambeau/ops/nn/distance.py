@@ -40,7 +40,7 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Tens
 
 
 def _unit(x: Any, dim: int, eps: float) -> Tensor:
-    """x divided by its norm, or by eps if that is larger, which takes no part in the derivative."""
+    """Return x divided by its norm, or by eps if that is larger; eps is a constant in the derivative."""
     norm = x.norm(2, dim, True).clone()
     return x / unrecorded(norm.clamp_min_, eps)
 
@@ -164,6 +164,6 @@ def pdist(input: Any, p: float = 2) -> Tensor:
 
 @lru_cache(4)
 def _pairs(rows: int, where: device) -> Tensor:
-    """The positions above the diagonal of a square matrix."""
+    """Return the positions above the diagonal of a square matrix."""
     first, second = np.triu_indices(rows, 1)
     return copy_of_array((first * rows + second).astype(np.int64), dt.int64).to(where)

@@ -42,7 +42,7 @@ def _noise(input: Tensor, features: bool) -> Tensor:
 
 
 def _kept(p: float, input: Tensor) -> float:
-    """1 / (1 - p), rounded as arithmetic of the input's dtype does."""
+    """Return 1 / (1 - p), rounded as arithmetic of the input's dtype does."""
     if not input.dtype.is_floating_point:
         raise RuntimeError(f"result type Float can't be cast to the desired output type {input.dtype.scalar_type}")
     return 1.0 / (1.0 - p) if input.dtype is dt.float64 else float(np.float32(1) / np.float32(1.0 - p))
@@ -91,7 +91,7 @@ def _alpha_dropped(input: Tensor, p: float, train: bool, features: bool, inplace
 
 
 def _declare(name: str, run: Any, features: bool, batching: str) -> tuple[Any, Any]:
-    """Declare name(input, p, train) and name_(input, p, train); returns both."""
+    """Declare name(input, p, train) and name_(input, p, train); return both."""
 
     def plain(input: Tensor, p: float, train: bool) -> Tensor:
         _check(p, RuntimeError)
@@ -187,7 +187,7 @@ def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False,
 
 
 def _channels(input: Tensor, p: float, training: bool, inplace: bool, unbatched: bool) -> Tensor:
-    """Dropout of whole channels, of one sample if there is no batch."""
+    """Apply dropout to whole channels, of one sample if there is no batch."""
     if p < 0.0 or p > 1.0:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
     batch = input.unsqueeze(0) if unbatched else input

@@ -1,4 +1,4 @@
-"""Losses that are a formula per element, then perhaps a mean or sum: one fused kernel forward, one backward."""
+"""Losses that are a formula per element, optionally followed by a mean or sum: one fused kernel forward, one backward."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ class ElementLoss:
         return shares
 
     def _share(self, index: int, count: int, mean: bool) -> tuple[Pointwise, tuple[int, ...]] | None:
-        """The pointwise operator that gives the gradient of operand `index`, and what it reads: 0 is the incoming
-        gradient, then come the operands, then what divides a mean."""
+        """Return the pointwise operator that computes the gradient of operand `index`, and the values it reads: 0 is the incoming gradient,
+        then come the operands, then the divisor of a mean."""
         key = (index, count, mean)
         if key not in self._shares:
             symbols = [arg(i + 1) for i in range(count)]
@@ -101,7 +101,7 @@ class ElementLoss:
 
 
 def same_shapes(input: Tensor, target: Tensor, stacklevel: int = 4) -> tuple[Tensor, Tensor]:
-    """Input and target broadcast to each other, with PyTorch's warning if they must be."""
+    """Return input and target broadcast to each other, with PyTorch's warning if their shapes differ."""
     if input.shape == target.shape:
         return input, target
     warnings.warn(
@@ -114,7 +114,7 @@ def same_shapes(input: Tensor, target: Tensor, stacklevel: int = 4) -> tuple[Ten
 
 
 def broadcast(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """Views of the tensors in their common shape."""
+    """Return views of the tensors in their common shape."""
     shape: Any = tensors[0].shape
     for t in tensors[1:]:
         shape = _two(shape, t.shape)

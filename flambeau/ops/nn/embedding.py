@@ -52,7 +52,7 @@ def _embedding_grad(
 
 
 def rows_gradient(rows: Tensor, indices: Tensor, shape: Any, padding_idx: int) -> Tensor:
-    """The gradient of a table as a sparse tensor that lists the rows that were read, in that order."""
+    """Return the gradient of a table as a sparse tensor that lists the rows that were read, in that order."""
     if padding_idx >= 0 and numel_of(indices.shape):
         kept = (indices != padding_idx).nonzero().squeeze(1)
         rows, indices = rows.index_select(0, kept), indices.index_select(0, kept)
@@ -92,7 +92,7 @@ def _(
 
 
 def row_ranges(count: int, rows: int, dim: int) -> int:
-    """Into how many ranges of rows the table is cut; every range reads all indices."""
+    """Return the number of row ranges into which the table is divided; every range reads all indices."""
     return 1 if (count + rows) * dim < 1 << 16 else max(1, min(get_num_threads(), rows))
 
 
@@ -175,7 +175,7 @@ def embedding(
 
 @composite(method=False)
 def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
-    """Scale the rows that `indices` name down to the norm `max_norm` where they are longer."""
+    """Scale the rows that `indices` name down to the norm `max_norm` if they are longer."""
     if len(input.shape) != 2:
         raise RuntimeError(
             f"Expected 2-dimensional tensor, but got {len(input.shape)}-dimensional tensor for argument #1"
@@ -186,7 +186,7 @@ def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type
 
 @internal(writes=("input",), batching="each", aten="embedding_renorm_")
 def renorm_rows(input: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
-    """embedding_renorm_ after its checks."""
+    """Apply embedding_renorm_ after its checks."""
 
 
 @renorm_rows.on("cpu")

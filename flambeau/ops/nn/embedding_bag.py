@@ -56,7 +56,7 @@ def _table_layout(grad: Tensor, rows: int) -> tuple[Any, ...]:
 
 @internal(grads={"grad": unknown_derivative("_embedding_bag_dense_backward")}, batching="each")
 def bag_winners_grad(grad: Tensor, winners: Tensor, sizes: Tensor, rows: int) -> NewTensor:
-    """The gradient of a table of so many rows, of which bags took the maxima."""
+    """The gradient of a table with `rows` rows, of which bags took the maxima."""
     return _table_layout(grad, rows)
 
 
@@ -77,7 +77,7 @@ def bag_rows_grad(
     mean: bool,
     padding: int,
 ) -> NewTensor:
-    """The gradient of a table of so many rows, of which bags took sums or means. `counts` divide the gradient of each row."""
+    """The gradient of a table with `rows` rows, of which bags took sums or means. `counts` divide the gradient of each row."""
     return _table_layout(grad, rows)
 
 
@@ -139,7 +139,7 @@ def bag_rows(
     sparse: bool,
     details: bool,
 ) -> NewTensors:
-    """Sums, means or maxima of the rows of each bag and, with `details`, the sizes of the bags and the rows that won."""
+    """Sums, means or maxima of the rows of each bag and, with `details`, the sizes of the bags and the rows of the maxima."""
     where, bags = weight.device, starts.shape[0] - 1
     shape = (bags, weight.shape[1])
     more = [((bags,), dt.int64, where), (shape if mode == "max" else (0,), dt.int64, where)]
@@ -164,8 +164,8 @@ def _(
 
 @internal(batching="each")
 def bag_starts(offsets: Tensor, index: Tensor, rows: int, include_last_offset: bool, narrow_numbers: bool) -> NewTensor:
-    """Return where bags begin and the last one ends, after a check of all offsets and of all indices into a table of so many rows.
-    PyTorch's kernel for `narrow_numbers` believes the last offset and words a wrong index differently from the other one."""
+    """Return where bags begin and the last one ends, after a check of all offsets and of all indices into a table of `rows` rows. PyTorch's
+    kernel for `narrow_numbers` trusts the last offset and has another message for a wrong index."""
     if include_last_offset and offsets.shape[0] < 1:
         raise RuntimeError("include_last_offset: number of offset should be at least 1")
     return (offsets.shape[0] + (not include_last_offset),), dt.int64, index.device
@@ -246,7 +246,7 @@ def _bags(
 
 @internal(batching="each")
 def bag_of_index(starts: Tensor, count: int) -> NewTensor:
-    """The bag that each of so many indices belongs to."""
+    """The bag that each of `count` indices belongs to."""
     return (count,), dt.int64, starts.device
 
 
@@ -269,7 +269,7 @@ def _embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> tuple[Any, ...]:
-    """Bags of embedding rows, and for each index its bag, for each bag its size and winners."""
+    """Bags of embedding rows, with the bag of each index, and the size and the maxima's rows of each bag."""
     name = next((name for name, number in _MODES.items() if number == mode), None)
     if name is None:
         raise RuntimeError(f"embedding_bag: mode has to be 0 (sum), 1 (mean) or 2 (max), but got {mode}")
@@ -296,7 +296,7 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Tensor:
-    """Sums, means or maxima of rows of `weight` over bags of indices, without making the rows."""
+    """Sums, means or maxima of rows of `weight` over bags of indices, without materialising the rows."""
     if weight.dtype is dt.int64 and input.dtype.is_floating_point:
         input, weight = weight, input  # the order of arguments of long ago
     if per_sample_weights is not None and input.shape != per_sample_weights.shape:

@@ -1,4 +1,4 @@
-"""Rounding to the levels of a quantized dtype and back, with gradients: what training for quantization computes with.
+"""Rounding to the levels of a quantized dtype and back, with gradients, for quantization-aware training.
 
 A level is `round(x / scale) + zero_point`, limited to [quant_min, quant_max]; its value is `(level - zero_point) * scale`. The
 gradient passes where the level was inside the limits.
@@ -23,7 +23,7 @@ _SMALLEST_SCALE = 6.099999882280827e-05  # 6.1e-5 in float32
 
 
 def _as_input(op: Any, operands: tuple[Any, ...]) -> tuple[dtype, dtype]:
-    """Computed in the arithmetic of the input's dtype, whatever dtype scale and zero point have."""
+    """Compute in the arithmetic of the input's dtype, whatever the dtype of scale and zero point."""
     d = operands[0].dtype
     return opmath(d), d
 
@@ -46,7 +46,7 @@ def _value(level: Any, scale: Any, zero_point: Any, quant_min: Any, quant_max: A
 
 
 def _counted(level: Any) -> Expr:
-    """A level as an int64 holds it: what is too large for one, or no number, becomes the lowest of all."""
+    """Convert a level to int64: one that is too large, or nan, becomes the lowest."""
     return f.where(f.abs_(level) < _INT64_LIMIT, level, -_INT64_LIMIT)
 
 
@@ -87,7 +87,7 @@ def _channel_gradient(g, input, scale, zero_point, quant_min, quant_max, whole, 
     quirks=Quirks(label="FakeQuantizePerChannelAffineCachemaskBackward0"),
 )
 def quantized_and_back_by_channel(input, scale, zero_point, quant_min=0, quant_max=255, whole=True, compute=None):
-    """The values of the levels nearest to input; scale and zero point differ by channel, and zero points need not be whole."""
+    """The values of the levels nearest to input; scale and zero point differ by channel, and zero points need not be integers."""
     level = _channel_level(input, scale, zero_point, whole, compute)
     return _value(level, scale, zero_point, quant_min, quant_max, dt.float64)
 
@@ -98,7 +98,7 @@ def _check_limits(quant_min: int, quant_max: int) -> None:
 
 
 def _settled(x: Tensor, input: Tensor) -> Tensor:
-    """A scale or zero point that backward can read: observers change theirs in place, maybe before backward runs."""
+    """Return a scale or zero point that backward can read: observers may change theirs in place before backward runs."""
     return x.detach().clone() if input.requires_grad else x.detach()
 
 
@@ -227,7 +227,7 @@ def _single(x: Any) -> Expr:
 
 
 def _range_and_scale(low: Any, high: Any, quant_min: Any, quant_max: Any, symmetric: bool) -> tuple[Any, Any, Any, Any]:
-    """The range [low, high] that levels will cover, widened to have zero in it, its scale, and whether it was made symmetric."""
+    """Return the range [low, high] that levels will cover, widened to include zero, its scale, and whether it was made symmetric."""
     steps = cast(quant_max - quant_min, dt.float64)
     both: Any = (low < 0) & (high > 0) if symmetric else False
     if symmetric:
@@ -263,7 +263,7 @@ def scale_of_range(low, high, quant_min=0, quant_max=255, symmetric=False):
 
 @pointwise(rule=_zero_rule, kinds="f", differentiable=False, function=False, method=False, inplace=False, out=False)
 def zero_point_of_range(low, high, quant_min=0, quant_max=255, symmetric=False):
-    """The level of zero where levels cover [low, high]: counted from the end with the smaller rounding error."""
+    """The level of zero if levels cover [low, high]: counted from the end with the smaller rounding error."""
     low, high, scale, both = _range_and_scale(low, high, quant_min, quant_max, symmetric)
     q_min, q_max = cast(quant_min, dt.float64), cast(quant_max, dt.float64)
     from_low, from_high = low / scale, high / scale
@@ -296,8 +296,7 @@ def fused_moving_avg_obs_fake_quant(
 ) -> Tensor:
     """Keep moving averages of input's smallest and largest value, derive scale and zero point from them, and round input to levels.
 
-    What is kept (running_min, running_max, scale, zero_point) is changed in place; observer_on and fake_quant_on say which of the
-    two parts is done."""
+    The state (running_min, running_max, scale, zero_point) is changed in place; observer_on and fake_quant_on switch the two parts."""
     if per_row_fake_quant and ch_axis != 0:
         raise RuntimeError("Per-channel FakeQuant in fused_moving_avg_obs_fake_quant is only supported on axis == 0")
     if input.numel() == 0:

@@ -118,7 +118,7 @@ def _(out: Tensor, input: Tensor, sizes: tuple[int, ...], window: Window) -> Non
 
 
 def _by_parts(operator: Any, input: Any, *rest: Any) -> Tensor:
-    """A linear operator of a complex tensor: of its real and imaginary parts."""
+    """Apply a linear operator to a complex tensor: to its real and imaginary parts."""
     parts = view_as_real(input.resolve_conj())
     return view_as_complex(stack([operator(parts.select(-1, i), *rest) for i in range(2)], -1))
 

@@ -1,4 +1,4 @@
-"""Parts of grid_sample: tables of points, and the sums over them, which are each other's derivatives.
+"""Parts of grid_sample: tables of points, and sums over them, which are each other's derivatives.
 
 With weights W (batch, tap, point), which element each tap names (`index`), x (batch, channel, element) and
 values g (batch, channel, point): sample_at sums W * x over taps, place_at puts W * g where it came from, dots_at sums g * x over
@@ -39,7 +39,7 @@ class Points:
         return self.batch, self.channels, self.size, self.count
 
     def look_up(self, grid: Tensor, mode: str, padding: str, align: bool, with_slopes: bool) -> tuple[Any, ...]:
-        """The tables of kernels.sample_points: index, weights and slopes."""
+        """Compute the tables of kernels.sample_points: index, weights and slopes."""
         kept, where, shape = opmath(grid.dtype), grid.device, (self.batch, self.taps, self.count)
         index, weights = empty(shape, dt.int32, where), empty(shape, kept, where)
         slopes = empty((self.batch, self.dims, self.taps, self.count), kept, where) if with_slopes else None
@@ -52,8 +52,8 @@ class Points:
 
 @internal(batching="each")
 def positions(grid: Tensor, shape: tuple[int, ...], mode: str, padding: str, align: bool) -> NewTensors:
-    """Return the elements of an input of `shape` that the taps of each point name; how far each point is from the first of them, and how
-    fast that changes with its coordinates."""
+    """Return the elements of an input of `shape` that the taps of each point read, the distance of each point from the first of them, and its
+    derivative by the coordinates."""
     points, where = Points(shape, grid.shape, mode), grid.device
     fractions = (points.batch, points.dims, points.count), opmath(grid.dtype), where
     return [((points.batch, points.taps, points.count), dt.int32, where), fractions, fractions]
@@ -95,7 +95,7 @@ def _(out: Tensor, x: Tensor, weights: Tensor, index: Tensor) -> None:
     batching="each",
 )
 def place_at(values: Tensor, weights: Tensor, index: Tensor, size: int) -> NewTensor:
-    """Zeros plus weights * values where the taps of each point lie."""
+    """Zeros plus weights * values at the taps of each point."""
     return (*values.shape[:2], size), values.dtype, values.device
 
 
@@ -145,7 +145,7 @@ def _far_slope(x: Any) -> Any:
 
 
 def _axis(t: Any, mode: str) -> tuple[Tensor, Tensor]:
-    """Weights of the taps along one dimension and their slopes, from the fraction t: (batch, taps, point)."""
+    """Return the weights of the taps along one dimension and their slopes, from the fraction t: (batch, taps, point)."""
     one = t * 0 + 1
     if mode == "nearest":
         return stack([one], 1), stack([one * 0], 1)
@@ -157,7 +157,7 @@ def _axis(t: Any, mode: str) -> tuple[Tensor, Tensor]:
 
 
 def _outer(parts: list[Any]) -> Tensor:
-    """Products of the taps of all dimensions; the first part's run fastest."""
+    """Return the products of the taps of all dimensions, the first part's fastest."""
     result = parts[0]
     for part in parts[1:]:
         result = (part.unsqueeze(2) * result.unsqueeze(1)).flatten(1, 2)
@@ -165,7 +165,7 @@ def _outer(parts: list[Any]) -> Tensor:
 
 
 def composed_gradients(g: Any, input: Any, grid: Any, mode: str, padding: str, align: bool) -> tuple[Tensor, Tensor]:
-    """The gradients with respect to input and grid, which can be differentiated again."""
+    """Return the gradients with respect to input and grid, which can be differentiated again."""
     wide, narrow = opmath(input.dtype), input.dtype
     points = Points(input.shape, grid.shape, mode)
     index, fractions, slopes = positions(grid.detach(), input.shape, mode, padding, align)

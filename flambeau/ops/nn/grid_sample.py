@@ -1,4 +1,4 @@
-"""grid_sample: images and volumes looked up at points, and affine_grid, which makes such points."""
+"""grid_sample: images and volumes sampled at points, and affine_grid, which makes such points."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _layout(input: Tensor, grid: Tensor, mode: str, padding: str, align: bool) -
 
 
 def _sample(out: Tensor, input: Tensor, grid: Tensor, mode: str, padding: str, align: bool) -> None:
-    """The kernel of grid_sample."""
+    """Compute grid_sample: its kernel."""
     points = Points(input.shape, grid.shape, mode)
     index, weights, _ = points.look_up(grid, mode, padding, align, False)
     target = out if out._contig else empty(out.shape, out.dtype, out.device)
@@ -89,7 +89,7 @@ def _grads(
 
 def _declared(dims: int) -> Any:
     def run(input: Tensor, grid: Tensor, mode: str, padding: str, align: bool) -> Tensor:
-        """The input looked up at the points of a grid."""
+        """The input sampled at the points of a grid."""
 
     sampler = internal(
         run,
@@ -152,7 +152,7 @@ _SAMPLER = (
 def grid_sample(
     input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: Any = None
 ) -> Tensor:
-    """Look images (N, C, H, W) or volumes up at the points of a grid (N, H', W', 2), whose coordinates go from -1 to 1."""
+    """Sample images (N, C, H, W) or volumes at the points of a grid (N, H', W', 2), whose coordinates go from -1 to 1."""
     if mode not in _MODES:
         raise ValueError(
             f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: '{mode}'"
@@ -183,7 +183,7 @@ def grid_sampler(
 
 @lru_cache(4)
 def _base_points(sizes: tuple[int, ...], align: bool, d: dtype) -> Table:
-    """All places of an image or volume as rows (x, y, (z,) 1), x running fastest."""
+    """Return all places of an image or volume as rows (x, y, (z,) 1), x fastest."""
     lines = []
     for n in sizes:
         line = np.linspace(-1, 1, n) if n > 1 else np.zeros(n)
@@ -205,7 +205,7 @@ def _affine_backward(g: Tensor, size: tuple[int, ...], align_corners: bool) -> T
 
 @primitive(grads={"theta": _affine_backward}, method=False, batching="each")
 def affine_grid_generator(theta: Tensor, size: tuple[int, ...], align_corners: bool) -> NewTensor:
-    """The points that affine maps (N, 2, 3) or (N, 3, 4) send the places of an image or volume to."""
+    """The points to which affine maps (N, 2, 3) or (N, 3, 4) send the places of an image or volume."""
     return (theta.shape[0], *size[2:], len(size) - 2), theta.dtype, theta.device
 
 
@@ -216,7 +216,7 @@ def _(out: Tensor, theta: Tensor, size: tuple[int, ...], align_corners: bool) ->
 
 @composite(method=False, namespaces=("nn.functional",), aten="affine_grid_generator(theta, size, align_corners)")
 def affine_grid(theta: Tensor, size: Any, align_corners: Any = None) -> Tensor:
-    """The grid for grid_sample that turns, shifts, scales or shears images by `theta`."""
+    """The grid for grid_sample that rotates, shifts, scales or shears images by `theta`."""
     need_tensor("affine_grid", theta)
     if align_corners is None:
         warnings.warn(_DEFAULT_CHANGED.format(name="grid_sample and affine_grid"), stacklevel=3)

@@ -1,4 +1,4 @@
-"""Normalising groups of channels: the recorded operator behind group_norm and native_group_norm."""
+"""Normalisation of groups of channels: the recorded operator behind group_norm and native_group_norm."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _geometry(shape: tuple[int, ...], groups: int) -> tuple[int, int, int, int]:
 
 
 def _composed(g: Any, input: Any, weight: Any, bias: Any, groups: int, eps: float) -> tuple[Any, ...]:
-    """The gradients out of differentiable operators, for second derivatives. g are the three outputs' gradients."""
+    """Return the gradients by differentiable operators, for second derivatives. g are the three outputs' gradients."""
     batch, _, channels, space = _geometry(input.shape, groups)
     x = input.reshape(batch, groups, channels, space)
     centred = x - x.mean((2, 3), keepdim=True)
@@ -117,8 +117,8 @@ def _(
 def group_norm_apply(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, groups: int, eps: float, statistics: bool
 ) -> NewTensors:
-    """The normalised input and, with `statistics`, the mean and 1/std of every sample's groups. What is kept for the derivative is
-    apart from these: the first may be changed in place, by a ReLU, say."""
+    """The normalised input and, with `statistics`, the mean and 1/std of every sample's groups. The derivative has saved copies of these,
+    since the results may be changed in place, for example by a ReLU."""
     need_dtype("GroupNormKernelImpl", input)
     shape, where = (input.shape[0], groups), input.device
     shown = (shape, input.dtype if weight is None else weight.dtype, where)

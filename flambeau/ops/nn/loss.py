@@ -35,7 +35,7 @@ def _check_weight(input: Tensor, weight: Tensor) -> None:
 
 
 def _weighted(loss: Tensor, weight: Tensor, reduction: str) -> Tensor:
-    """Losses times weights; their mean is relative to the sum of the weights."""
+    """Return losses times weights; their mean is relative to the sum of the weights."""
     product = loss * weight
     if reduction == "mean":
         return product.sum() / weight.sum()
@@ -43,7 +43,7 @@ def _weighted(loss: Tensor, weight: Tensor, reduction: str) -> Tensor:
 
 
 def _of_both(text: str) -> tuple[str, str]:
-    """The gradient of a loss that is the same when input and target change places."""
+    """Return the gradient declarations of a loss that is symmetric in input and target."""
     return text, text.replace("self, target", "target, self")
 
 
@@ -168,7 +168,7 @@ def _check_unit(input: Tensor, target: Tensor) -> None:
 
 
 def _refused(run: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """PyTorch refuses this loss under autocast on CUDA: a sigmoid in half precision before it would lose too much."""
+    """Raise PyTorch's error for this loss under autocast on CUDA: a sigmoid in half precision before it would lose too much."""
     raise RuntimeError(
         "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.\nMany models use a sigmoid layer right"
         " before the binary cross entropy layer.\nIn this case, combine the two layers using"
@@ -221,7 +221,7 @@ def binary_cross_entropy_with_logits(
     reduction: Any = "mean",
     pos_weight: Any = None,
 ) -> Tensor:
-    """Cross entropy of sigmoid(input) against targets, without losing digits of large inputs."""
+    """Cross entropy of sigmoid(input) against targets, without loss of precision for large inputs."""
     need_tensors("binary_cross_entropy_with_logits", input=input, target=target)
     reduction = read_reduction(reduction, size_average, reduce)
     if target.shape != input.shape:

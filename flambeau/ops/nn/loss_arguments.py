@@ -1,4 +1,4 @@
-"""Common part of all losses: the reduction argument, its legacy forms, how a loss is reduced, and what classes must look like."""
+"""Common part of all losses: the reduction argument, its legacy forms, the reduction itself, and checks of classes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def functional_loss(aten: Any, autocast: Any = "float32", **fields: Any) -> Call
 
 
 def read_reduction(reduction: str, size_average: bool | None = None, reduce: bool | None = None) -> str:
-    """ "none", "mean" or "sum", from PyTorch's argument of today or from the two that came before it."""
+    """Return "none", "mean" or "sum", from PyTorch's present argument or the two older ones."""
     if size_average is not None or reduce is not None:
         if reduce is not None and not reduce:
             reduction = "none"
@@ -41,14 +41,14 @@ def read_reduction(reduction: str, size_average: bool | None = None, reduce: boo
 
 
 def reduction_number(reduction: str, size_average: bool | None = None, reduce: bool | None = None) -> int:
-    """The reduction as PyTorch's operators take it: 0, 1, 2 for "none", "mean", "sum"."""
+    """Return the reduction as PyTorch's operators take it: 0, 1, 2 for "none", "mean", "sum"."""
     word = read_reduction(reduction, size_average, reduce)
     return 1 if word == "mean" else 2 if word == "sum" else 0
 
 
 def numbered_form(name: str, **fields: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Declare what computes `nn.functional.NAME` as `torch.NAME` too, where the reduction is a number. Its default is
-    "none": torch.kl_div(x, y) and the like return all losses, although their schema promises the mean. `fields` are those of its record."""
+    """Decorator: declare `nn.functional.NAME` as `torch.NAME`, too, with the reduction as a number. Its default is "none": torch.kl_div(x, y)
+    and the like return all losses, although their schema promises the mean. `fields` are those of its record."""
 
     def declare(loss: Callable[..., Any]) -> Callable[..., Any]:
         place = parameter_names(loss).index("reduction")
@@ -69,7 +69,7 @@ def numbered_form(name: str, **fields: Any) -> Callable[[Callable[..., Any]], Ca
 
 
 def _numbered(name: str, reduction: Any, place: int) -> str:
-    """Unknown numbers mean none."""
+    """Return the reduction of a number; unknown numbers mean none."""
     number = as_int(reduction, name, "reduction", place + 1)
     return _REDUCTIONS[number] if 0 <= number < 3 else "none"
 
@@ -86,7 +86,7 @@ def target_shape(input: Tensor) -> tuple[int, ...]:
 
 
 def check_classes(name: str, input: Tensor, target: Tensor, weight: Any, wide: bool = False) -> None:
-    """Check shapes and dtypes of a loss with class indices; `wide`: computed in the full width of half-precision scores."""
+    """Check shapes and dtypes of a loss with class indices; `wide`: computed in float32 from half-precision scores."""
     shape = input.shape
     if not input.dtype.is_floating_point:
         raise unsupported(f"{name}_out_frame", input.dtype)

@@ -42,7 +42,7 @@ def hinge_embedding_loss(
     reduce: Any = None,
     reduction: Any = "mean",
 ) -> Tensor:
-    """The distance `input` itself where the target is 1, and what it lacks to `margin` where the target is -1."""
+    """The distance `input` itself if the target is 1, and its shortfall from `margin` if the target is -1."""
     return _hinge(input, target, margin, read_reduction(reduction, size_average, reduce))
 
 
@@ -67,7 +67,7 @@ def margin_ranking_loss(
     reduce: Any = None,
     reduction: Any = "mean",
 ) -> Tensor:
-    """The amount by which, where the target is 1 (-1), input1 fails to exceed (stay below) input2 by `margin`."""
+    """The amount by which input1 fails to exceed (stay below) input2 by `margin`, if the target is 1 (-1)."""
     return _ranking(input1, input2, target, margin, read_reduction(reduction, size_average, reduce))
 
 
@@ -188,7 +188,7 @@ def triplet_margin_with_distance_loss(
     swap: bool = False,
     reduction: Any = "mean",
 ) -> Tensor:
-    """triplet_margin_loss with a distance of your own."""
+    """Triplet loss like triplet_margin_loss with a given distance function."""
     _check_margin(margin)
     distance = pairwise_distance if distance_function is None else distance_function
     return _triplet(anchor, positive, negative, distance, margin, swap, read_reduction(reduction))
@@ -219,7 +219,7 @@ def multi_margin_loss(
     reduce: Any = None,
     reduction: Any = "mean",
 ) -> Tensor:
-    """Multi-class hinge loss: the mean over other classes of what the target's score lacks to exceed theirs by `margin`."""
+    """Multi-class hinge loss: the mean over other classes of the target score's shortfall from theirs plus `margin`."""
     need_tensors("multi_margin_loss", input=input, target=target)
     reduction = read_reduction(reduction, size_average, reduce)
     if p not in (1, 2):
@@ -249,7 +249,7 @@ def multi_margin_loss(
 
 @internal(layout=like_first, batching="each")
 def classes_of(target: Tensor, classes: int) -> Tensor:
-    """The target, after a look at every element: it must be a class."""
+    """The target, after a check that every element is a class."""
 
 
 @classes_of.on("any")

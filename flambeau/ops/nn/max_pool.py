@@ -1,7 +1,7 @@
 """Max pooling with sliding windows.
 
-Small windows in two dimensions keep one byte per output for the backward pass (which element of the window was the
-largest); all others keep the position of that element in its plane, which is also what return_indices gives.
+Small windows in two dimensions keep one byte per output for the backward pass (which element of the window was the largest); all others keep
+the position of that element in its plane, which return_indices returns, too.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _GAIN = 0.05  # milliseconds for a million bytes that are channels last (measure
 def pool_by_table(
     out: Tensor, indices: Tensor | None, input: Tensor, table: np.ndarray | Tensor, steps: tuple[int, ...]
 ) -> None:
-    """Maxima over the windows of a table (see kernels.max_pool_windows), and their positions."""
+    """Compute maxima over the windows of a table (see kernels.max_pool_windows), and their positions."""
     dims, where = len(steps), out.device
     extent = (1,) * (3 - dims) + tuple(input.shape[len(input.shape) - dims :])
     target = (1,) * (3 - dims) + tuple(out.shape[len(out.shape) - dims :])
@@ -63,12 +63,12 @@ def pool_by_table(
 
 @lru_cache(256)
 def _kept(table: bytes) -> Table:
-    """A table of windows, on every device where it was read."""
+    """Return a table of windows, cached on every device where it was read."""
     return Table(np.frombuffer(table, np.int64), dt.int64)
 
 
 def _fill_empty_windows(out: Tensor, table: np.ndarray, target: tuple[int, ...]) -> None:
-    """Windows that lie in the padding: nothing is smaller than the maximum of nothing."""
+    """Write -inf (or the smallest number) for windows that are entirely in the padding."""
     start = 0
     for dim, count in zip((-3, -2, -1), target):
         for place in np.flatnonzero(table[start + count : start + 2 * count] == 0):
@@ -78,7 +78,7 @@ def _fill_empty_windows(out: Tensor, table: np.ndarray, target: tuple[int, ...])
 
 
 def in_format_of(x: Tensor, result: Tensor) -> Tensor:
-    """A contiguous result, in the memory format of x."""
+    """Return a contiguous result in the memory format of x."""
     if not is_last(x):
         return result
     fmt = channels_last if len(result.shape) == 4 else None
@@ -91,7 +91,7 @@ def in_format_of(x: Tensor, result: Tensor) -> Tensor:
 def _checked(
     kernel: Any, out: Tensor, source: Tensor, indices: Tensor, lead: int, size: tuple[int, ...], **constants: Any
 ) -> None:
-    """Run a kernel that takes or places elements at positions in planes of this size, and report those outside."""
+    """Run a kernel that takes or places elements at positions in planes of this size, and raise for positions outside."""
     error = bad_index.on(out.device, "max_unpool")
     count = numel_of(indices.shape[len(indices.shape) - len(size) :])
     kernel(out, bare(source), bare(indices), error, lead, numel_of(size), count, **constants)
@@ -102,7 +102,7 @@ def _checked(
 
 
 def place_values(out: Tensor, values: Tensor, indices: Tensor, dims: int, add: bool) -> None:
-    """Zeros, and values at their positions in each plane of the last `dims` dimensions."""
+    """Write zeros, and values at their positions in each plane of the last `dims` dimensions."""
     target = out if out._contig else empty(out.shape, out.dtype, out.device)
     split = len(out.shape) - dims
     _checked(
@@ -141,7 +141,7 @@ def _(out: Tensor, values: Tensor, indices: Tensor, shape: tuple[int, ...], dims
     batching="each",
 )
 def take_positions(input: Tensor, indices: Tensor, dims: int) -> NewTensor:
-    """The elements of each plane of the last `dims` dimensions that stand at `indices`."""
+    """The elements at `indices` of each plane of the last `dims` dimensions."""
     return indices.shape, input.dtype, input.device
 
 
@@ -190,7 +190,7 @@ def _pool_small(out: Tensor, codes: Tensor | None, input: Tensor, window: Window
     batching=Batched("folded", shape="shape"),
 )
 def max_pool2d_codes_backward(g: Tensor, codes: Tensor, shape: tuple[int, ...], window: Window) -> NewTensor:
-    """The gradient with respect to the input of `shape`, from the codes that pooling kept."""
+    """The gradient with respect to the input of `shape`, from the codes that pooling saved."""
     return layout_in_format_of(codes, tuple(shape), g.dtype)
 
 
@@ -289,7 +289,7 @@ def _(out: Tensor, plan: Any, input: Tensor, window: Window, sizes: tuple[int, .
     batching="folded",
 )
 def max_pool2d_coded(input: Tensor, window: Window, sizes: tuple[int, ...]) -> NewTensors:
-    """Max pooling that keeps codes for its backward pass."""
+    """Max pooling that saves codes for its backward pass."""
     shape, _, *place = values = _pooled_layout(input, window, sizes)
     return [values, (shape, dt.uint8, *place)]
 
@@ -300,7 +300,7 @@ def _(out: list[Tensor], input: Tensor, window: Window, sizes: tuple[int, ...]) 
 
 
 def indexed_layout(input: Tensor, sizes: tuple[int, ...]) -> list[Any]:
-    """Maxima, and their positions, in the memory format of the input."""
+    """Return the layouts of maxima and their positions, in the memory format of the input."""
     shape, d, *place = layout_like(input, (*input.shape[: len(input.shape) - len(sizes)], *sizes))
     return [(shape, d, *place), (shape, dt.int64, *place)]
 
@@ -368,7 +368,7 @@ def _max_pool(name: str, input: Tensor, window: Window, with_indices: bool) -> A
 def _read_window1d(
     input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, two_dimensional: bool
 ) -> Window:
-    """The window along a signal. Signals pooled as images have the errors of images."""
+    """Return the window along a signal. Signals pooled as images raise the errors of images."""
     need_tensor("max_pool1d", input)
     if len(input.shape) not in (2, 3) or 0 in input.shape[-2:]:
         raise RuntimeError(
@@ -424,13 +424,13 @@ _OVER = {1: "a signal (N, C, L) or (C, L)", 2: "images (N, C, H, W)", 3: "volume
 
 
 def _autocast_volumes(run: AnyFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, AnyFunction]:
-    """Run in float32 under autocast, unless the places of the maxima are wanted, too: that is another operator in PyTorch."""
+    """Choose float32 under autocast, unless the positions of the maxima are requested, too: that is another operator in PyTorch."""
     indices = kwargs.get("return_indices", args[6] if len(args) > 6 else False)
     return ("" if indices else "float32"), run
 
 
 def _pooling(dims: int) -> Any:
-    """Declare max_pool and its relatives over `dims` dimensions; returns nn.functional's."""
+    """Declare max_pool and its relatives over `dims` dimensions; return nn.functional's."""
     name = f"max_pool{dims}d"
 
     def run(input: Tensor, with_indices: bool, *sizes: Any) -> Any:

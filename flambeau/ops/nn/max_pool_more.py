@@ -1,4 +1,4 @@
-"""Max pooling over other windows than sliding ones (adaptive, fractional), and putting maxima back (unpooling)."""
+"""Max pooling over adaptive and fractional windows, and its inverse (unpooling)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _FUNCTIONAL = ("nn.functional",)
 
 
 def _whole(dims: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The windows along the dimensions that are not there."""
+    """Return the windows along the missing dimensions."""
     return [(np.zeros(1, np.int64), np.ones(1, np.int64))] * (3 - dims)
 
 
 def _to_places(dims: int) -> dict[str, Any]:
-    """Return the gradient of max pooling: each value goes to the element that was the maximum."""
+    """Return the gradient of max pooling: each value is added to the element that was the maximum."""
     return {"input": lambda g, places, input_shape: add_at_positions(g[0], places, input_shape, dims)}
 
 
@@ -88,7 +88,7 @@ def _adaptive_signal(input: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
 
 
 def _adaptive_pooling(dims: int) -> Any:
-    """Declare adaptive_max_pool and its relatives over `dims` dimensions; returns nn.functional's."""
+    """Declare adaptive_max_pool and its relatives over `dims` dimensions; return nn.functional's."""
     name = f"adaptive_max_pool{dims}d"
 
     def run(input: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
@@ -235,7 +235,7 @@ def _samples(input: Tensor, samples: Any, dims: int) -> Tensor:
 
 
 def _fractional_pooling(dims: int) -> Any:
-    """Declare fractional_max_pool and its twin with indices over `dims` dimensions; returns the first."""
+    """Declare fractional_max_pool and its form with indices over `dims` dimensions; return the first."""
     name = f"fractional_max_pool{dims}d"
 
     def twin(always: bool) -> Any:
@@ -292,7 +292,7 @@ _UNPOOL = {dims: _unpool_op(dims) for dims in (2, 3)}
 def _unpooled_size(
     input: Tensor, kernel: tuple[int, ...], stride: tuple[int, ...], padding: tuple[int, ...], output_size: Any
 ) -> tuple[int, ...]:
-    """The size that pooling may have come from; a given one must not be further than a stride from it."""
+    """Return the size that pooling may have come from; a given one must not differ from it by more than a stride."""
     dims = len(kernel)
     usual = tuple((n - 1) * s + k - 2 * p for n, s, k, p in zip(input.shape[-dims:], stride, kernel, padding))
     if output_size is None:

@@ -1,4 +1,4 @@
-"""multi_head_attention_forward: what nn.MultiheadAttention computes."""
+"""multi_head_attention_forward: the computation of nn.MultiheadAttention."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .dropout import dropout
 
 
 def float_mask(mask: Tensor | None, name: str, target: dt.dtype) -> Tensor | None:
-    """A mask as numbers to add: True in a bool mask means "ignore"."""
+    """Return a mask as numbers to add: True in a bool mask means "ignore"."""
     if mask is None:
         return None
     if mask.dtype == dt.bool_:
@@ -29,7 +29,7 @@ def float_mask(mask: Tensor | None, name: str, target: dt.dtype) -> Tensor | Non
 def _project(
     query: Tensor, key: Tensor, value: Tensor, weight: Tensor, bias: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values of all heads, with as few products as the identities among the inputs allow."""
+    """Return queries, keys and values of all heads, with as few products as the identities among the inputs allow."""
     width = query.size(-1)
     if key is value and query is key:
         packed = linear(query, weight, bias)
@@ -45,7 +45,7 @@ def _project(
 def _project_separately(
     query: Tensor, key: Tensor, value: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, bias: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values, each by weights of its own."""
+    """Return queries, keys and values, each by weights of its own."""
     if bias is None:
         return linear(query, w_q), linear(key, w_k), linear(value, w_v)
     b_q, b_k, b_v = bias.chunk(3)
@@ -86,7 +86,7 @@ def _check_batches(
 
 
 def _checked_mask(mask: Tensor | None, batch: int, heads: int, length: int, source: int) -> Tensor | None:
-    """The attention mask as (1 or batch, 1 or heads, length, source)."""
+    """Return the attention mask as (1 or batch, 1 or heads, length, source)."""
     if mask is None:
         return None
     if mask.dim() == 2:
@@ -191,7 +191,7 @@ def multi_head_attention_forward(
 
 
 def _with_batch(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Inputs with a batch of one; what was one tensor stays one."""
+    """Return inputs with a batch of one; inputs that are the same tensor remain so."""
     same_key, same_value = key is query, value is key
     query = query.unsqueeze(1)
     key = query if same_key else key.unsqueeze(1)
@@ -199,12 +199,12 @@ def _with_batch(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tens
 
 
 def _split_heads(t: Tensor, batch: int, heads: int) -> Tensor:
-    """(rows, batch, width) as (batch, heads, rows, features of one head)."""
+    """Reshape (rows, batch, width) to (batch, heads, rows, features of one head)."""
     return t.reshape(t.size(0), batch, heads, t.size(-1) // heads).permute(1, 2, 0, 3)
 
 
 def _with_key(mask: Tensor | None) -> Tensor | None:
-    """A mask with one more key, which nothing hides."""
+    """Return a mask with one more key, which is never hidden."""
     return None if mask is None else constant_pad_nd(mask, [0, 1])
 
 
@@ -221,7 +221,7 @@ def _merged(mask: Tensor | None, padding: Tensor | None, batch: int, source: int
 def _attend(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float, causal: bool, need_weights: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """The result of all heads and, if asked for, the weights."""
+    """Return the result of all heads and, if requested, the weights."""
     if not need_weights:
         return scaled_dot_product_attention(q, k, v, mask, p, causal), None
     scores = (q * (1.0 / math.sqrt(q.size(3)))).matmul(k.transpose(-2, -1))
@@ -234,7 +234,7 @@ def _attend(
 
 
 def _static(t: Tensor, name: str, q: Tensor) -> Tensor:
-    """Keys or values that are given as (batch * heads, rows, features) instead of projected."""
+    """Return keys or values that are given as (batch * heads, rows, features) instead of projected."""
     batch, heads, _, features = q.shape
     if t.size(0) != batch * heads or t.size(2) != features:
         raise AssertionError(f"expecting {name} of shape ({batch * heads}, *, {features}), but got {t.shape}")
@@ -254,7 +254,7 @@ def _(recorder: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 class _InAten:
-    """Recording of one call as calls of PyTorch's operators: those that PyTorch's own function makes. `given` are its arguments by name."""
+    """Recording of one call as calls of PyTorch's operators, those of PyTorch's own function. `given` are its arguments by name."""
 
     def __init__(self, aten: Any, given: dict[str, Any]) -> None:
         self.aten, self.given = aten, given
@@ -292,13 +292,13 @@ class _InAten:
         return out, self.aten.mean.dim(weights, [1]) if self.given["average_attn_weights"] else weights
 
     def out(self, heads: Tensor) -> Tensor:
-        """The output projection of what the heads found."""
+        """Return the output projection of the heads' results."""
         flat = self.aten.reshape.default(heads, [self.length * self.batch, self.width])
         found = self.aten.linear.default(flat, self.given["out_proj_weight"], self.given["out_proj_bias"])
         return self.aten.view.default(found, [self.length, self.batch, found.size(1)])
 
     def projected(self) -> list[Tensor]:
-        """Queries, keys and values: of one tensor by one product, as far as they are one."""
+        """Return queries, keys and values: by one product as far as they are one tensor."""
         weight, bias = self.given["in_proj_weight"], self.given["in_proj_bias"]
         if self.key is self.value and self.query is self.key:
             return self.taken_apart(self.aten.linear.default(self.query, weight, bias), 3)
@@ -319,13 +319,13 @@ class _InAten:
         return [self.aten.select.int(turned, 0, i) for i in range(count)]
 
     def split(self, t: Tensor) -> Tensor:
-        """(rows, batch, width) as (batch * heads, rows, features of one head)."""
+        """Reshape (rows, batch, width) to (batch * heads, rows, features of one head)."""
         return self.aten.transpose.int(
             self.aten.view.default(t, [t.size(0), self.batch * self.heads, self.width // self.heads]), 0, 1
         )
 
     def mask(self) -> Any:
-        """The masks of attention and of padding as one, in numbers to add."""
+        """Return the masks of attention and of padding as one, in numbers to add."""
         found, padding = (self.as_numbers(self.given[n]) for n in ("attn_mask", "key_padding_mask"))
         if found is not None and found.dim() == 2:
             found = self.aten.unsqueeze.default(found, 0)

@@ -27,7 +27,7 @@ _BOTH = ("nn.functional", "torch")
 
 
 def _packed(t: Any) -> Any:
-    """An optional parameter as kernels read it."""
+    """Return an optional parameter in the form kernels read."""
     return t if t is None or t._contig else bare(t)
 
 
@@ -146,7 +146,7 @@ def _layer_norm_composed(g: Tensor, input: Tensor, weight: Any, bias: Any, inner
     aten="native_layer_norm(input, last(input, inner), weight, bias, eps)[0]",
 )
 def layer_norm_rows(input: Tensor, weight: Tensor | None, bias: Tensor | None, inner: int, eps: float) -> NewTensor:
-    """Normalise over the last `inner` dimensions; keeps mean and rstd."""
+    """Normalise over the last `inner` dimensions; saves mean and rstd."""
     _need_float("LayerNormKernelImpl", input)
     kept, where = opmath(input.dtype), input.device
     statistics = ((_rows(input.shape, inner)[0],), kept, where)
@@ -161,7 +161,7 @@ def _(out: list[Tensor], input: Tensor, weight: Any, bias: Any, inner: int, eps:
 
 @internal(sharding="leading", loads=("input",), stores=(0,), rows=_form)
 def layer_norm_result(input: Tensor, weight: Tensor | None, bias: Tensor | None, inner: int, eps: float) -> NewTensor:
-    """layer_norm_rows for those who will not differentiate: nothing is kept."""
+    """Normalise as layer_norm_rows does, without saving anything for a derivative."""
     _need_float("LayerNormKernelImpl", input)
     return input.shape, input.dtype, input.device
 

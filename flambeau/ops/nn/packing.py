@@ -1,4 +1,4 @@
-"""Rows of sequences of different lengths, time step by time step: what recurrent networks run over without padding."""
+"""Rows of sequences of different lengths, time step by time step, over which recurrent networks run without padding."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..shape.joining import cat
 
 @composite(method=False, kind="primitive", reads_values=True, batching="each")
 def _pack_padded_sequence(input: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]:
-    """The rows of a padded batch, longest sequence first, and how many there are in each step."""
+    """The rows of a padded batch, longest sequence first, and their number in each step."""
     sizes = lengths._array()
     x = input.transpose(0, 1) if batch_first else input
     if x.shape[1] != sizes.size:

@@ -34,7 +34,7 @@ def _rrelu_grad(g: Tensor, input: Tensor, lower: float, upper: float, noise: Ten
 
 @internal(saves=("noise",), grads={"input": _rrelu_grad}, quirks=Quirks(label=_LABEL), draws=True, batching="each")
 def random_slopes(input: Tensor, lower: float, upper: float, generator: Generator) -> NewTensor:
-    """Negative elements times slopes that are random between the bounds; those are kept."""
+    """Negative elements times slopes that are random between the bounds, which are saved."""
     return [(input.shape, input.dtype, input.device)] * 2
 
 

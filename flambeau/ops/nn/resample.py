@@ -1,4 +1,4 @@
-"""Applying bands (see ops.band) along the last dimensions of a tensor: the engine of average pooling and interpolation.
+"""Application of bands (see `band`) along the last dimensions of a tensor: the basis of average pooling and interpolation.
 
 The derivative of such an operator is the same operator with transposed bands, to any order."""
 
@@ -33,7 +33,7 @@ def _layout(input: Tensor, bands: Outlines) -> tuple[Any, ...]:
 
 
 def _resample(out: Tensor, input: Tensor, outlines: Outlines, divide: bool = True) -> None:
-    """The kernel: apply one band along each of the last dimensions."""
+    """Apply one band along each of the last dimensions: the kernel."""
     bands = tuple([b.band for b in outlines])
     source = without_gaps(input)._bare_alias()
     if all(b.is_identity for b in bands):
@@ -46,7 +46,7 @@ def _resample(out: Tensor, input: Tensor, outlines: Outlines, divide: bool = Tru
 
 @internal(layout=_layout, batching="each")
 def sums(input: Tensor, bands: Outlines) -> Tensor:
-    """Compute the sums that averages are made of."""
+    """Compute the sums of which averages are made."""
 
 
 @sums.on("any")
@@ -55,7 +55,7 @@ def _(out: Tensor, input: Tensor, bands: Outlines) -> None:
 
 
 def _apply(out: Tensor, x: Tensor, bands: Bands, divide: bool) -> None:
-    """Contiguous planes: lines along the leading dimension, then whole planes."""
+    """Apply bands to contiguous planes: along the leading dimension by lines, then by whole planes."""
     sizes, outer = list(x.shape[len(x.shape) - len(bands) :]), numel_of(x.shape[: len(x.shape) - len(bands)])
     if len(bands) == 3:
         if not bands[0].is_identity:
@@ -153,15 +153,15 @@ def _lines(out: Tensor, x: Tensor, band: Band, outer: int, inner: int, divide: b
 
 
 def resampling_op(label: str, aten: str = "") -> Callable[[Tensor, Outlines], Tensor]:
-    """A differentiable operator that applies bands, and whose grad_fn prints as `label`; `aten` is PyTorch's name of it, where that
-    takes the sizes of the result."""
+    """Return a differentiable operator that applies bands, and whose grad_fn prints as `label`; `aten` is PyTorch's name of it, if that takes
+    the sizes of the result."""
     name = label.removesuffix("Backward0")
 
     def backward_rule(g: Tensor, bands: Outlines) -> Tensor:
         return backward(g, tuple(b.transposed for b in bands))
 
     def run(input: Tensor, bands: Outlines) -> Tensor:
-        """Bands applied along the last dimensions."""
+        """The input after applying bands along the last dimensions."""
 
     forward: Any = internal(
         run,

@@ -82,7 +82,7 @@ def _read_factors(factor: Any, sizes: tuple[int, ...]) -> list[float]:
 def _target(
     sizes: tuple[int, ...], size: Any, scale_factor: Any, mode: str, recompute: Any
 ) -> tuple[list[int], list[float | None]]:
-    """Output sizes, and the factors that say where outputs look (None: what the sizes say)."""
+    """Return output sizes, and the factors that determine the sampled positions (None: by the sizes)."""
     if size is not None and scale_factor is not None:
         raise ValueError("only one of size or scale_factor should be defined")
     unknown: list[float | None] = [None] * len(sizes)
@@ -137,7 +137,7 @@ def _band(mode: str, size: int, out: int, align: bool, factor: float | None, ant
 
 
 def resized(input: Tensor, wanted: list[int], factors: list[Any], mode: str, align: bool, antialias: bool) -> Tensor:
-    """Feature maps of the sizes that are wanted; `factors` say where they look, or None: what the sizes say."""
+    """Return feature maps of the sizes `wanted`; `factors` determine the sampled positions, None: by the sizes."""
     _check(input, wanted)
     _need_dtype(input, mode)
     op: Any = _ops[mode + " antialias" if antialias else mode, len(wanted)]

@@ -1,4 +1,4 @@
-"""Interpolation along one dimension as bands: which inputs an output is made of, and with what weights.
+"""Interpolation along one dimension as bands: the inputs of each output, and their weights.
 
 `scale` is the distance of neighbouring outputs, in inputs. Positions are computed in the precision PyTorch uses (`real`):
 float32 unless the data are float64, since a last bit decides which input is the nearest."""
@@ -13,7 +13,7 @@ from .band import Band, outlined
 
 
 def spacing(size: int, out: int, align_corners: bool, factor: float | None, real: Any) -> Any:
-    """The distance between the inputs that neighbouring outputs look at."""
+    """Return the distance between the inputs that neighbouring outputs sample."""
     if align_corners:
         return real(size - 1) / real(out - 1) if out > 1 else real(0)
     return real(1.0 / factor) if factor is not None and factor > 0 else real(size) / real(out)
@@ -36,7 +36,7 @@ def nearest_band(size: int, out: int, factor: float | None, exact: bool) -> Band
 
 
 def _sources(size: int, out: int, align_corners: bool, factor: float | None, real: Any) -> np.ndarray:
-    """The place among the inputs that each output looks at."""
+    """Return the position among the inputs that each output samples."""
     place = np.arange(out).astype(real)
     scale = spacing(size, out, align_corners, factor, real)
     if align_corners:
@@ -57,7 +57,7 @@ def linear_band(size: int, out: int, align_corners: bool, factor: float | None, 
 
 
 def _cubic(x: np.ndarray, a: float) -> np.ndarray:
-    """Keys' cubic convolution kernel."""
+    """Evaluate Keys' cubic convolution kernel."""
     x = np.abs(x)
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     far = ((x - 5) * x + 8) * x * a - 4 * a
@@ -96,7 +96,7 @@ _FILTERS: dict[str, tuple[Any, float]] = {  # and how far each reaches
 
 @outlined(1024)  # random crops of images meet every size up to theirs
 def smooth_band(size: int, out: int, align_corners: bool, factor: float | None, kind: str, real: Any) -> Band:
-    """Every output is the weighted average of all inputs that its share of the line covers."""
+    """Return the band in which every output is the weighted average of all inputs that its share of the line covers."""
     shape, reach = _FILTERS[kind]
     scale = spacing(size, out, align_corners, factor, real)
     grown = max(scale, real(1))

@@ -22,7 +22,7 @@ _MOST_TAPS = 8  # inputs summed in one go; kernels are compiled for each number 
 
 
 class _Tables:
-    """A band in whole numbers, as the kernels read it."""
+    """A band in integers, in the form the kernels read."""
 
     def __init__(self, band: Band):
         weights = band.weights
@@ -62,7 +62,7 @@ def _tables(band: Band) -> _Tables:
 
 
 def _weight_bits(largest: float) -> int:
-    """The most binary places with which the largest weight still fits 16 bits."""
+    """Return the most binary places with which the largest weight still fits 16 bits."""
     bits = 0
     while bits < 22 and int(0.5 + largest * (1 << (bits + 1))) < 1 << 15:
         bits += 1

@@ -100,7 +100,7 @@ def rnn_network_grads(
 def _fitting(
     kind: str, data: Tensor, h0: Tensor, c0: Any, params: Any, sizes: tuple[int, ...], settings: tuple[Any, ...]
 ) -> bool:
-    """Return whether these are the tensors of such a network, as libraries trust it."""
+    """Return whether these are the tensors of such a network, whose shapes libraries do not check."""
     has_biases, layers, _, _, both = settings
     directions, hidden, per = 2 if both else 1, h0.shape[2], 4 if has_biases else 2
     if len(params) != layers * directions * per or any(
@@ -123,7 +123,7 @@ def _fitting(
 def _run_fused(
     kind: str, data: Tensor, sizes: tuple[int, ...], h0: Tensor, c0: Any, settings: tuple[Any, ...]
 ) -> tuple[Tensor, Tensor, Any] | None:
-    """The whole network by the device's library, if it has one for this."""
+    """Run the whole network by the device's library; return None if it has none for this."""
     params, has_biases, layers, dropout, train, both = settings
     find = fused_networks.get(data.device.type)
     if find is None or (dropout > 0 and train and layers > 1):
@@ -144,7 +144,7 @@ def _run_fused(
 def _run_stack(
     kind: str, data: Tensor, sizes: tuple[int, ...], h0: Tensor, c0: Any, settings: tuple[Any, ...], composed: bool
 ) -> tuple[Tensor, Tensor, Any]:
-    """All layers and directions over packed rows: (output rows, h_n, c_n). `composed`: out of ordinary operators."""
+    """Run all layers and directions over packed rows: (output rows, h_n, c_n). `composed`: by ordinary operators."""
     params, has_biases, num_layers, dropout, train, bidirectional = settings
     projected = c0 is not None and h0.shape[2] != c0.shape[2]
     if fused_networks and not composed and not projected:
@@ -176,14 +176,14 @@ def _run_stack(
 
 
 def _sequence(input: Tensor, batch_first: bool) -> tuple[Tensor, tuple[int, ...]]:
-    """(rows, sizes) of a dense (T, B, F) input."""
+    """Return (rows, sizes) of a dense (T, B, F) input."""
     x = input.transpose(0, 1) if batch_first else input
     t, b, f = x.shape
     return x.reshape(t * b, f), (b,) * t
 
 
 def _network(kind: str, args: tuple[Any, ...], composed: bool = False) -> tuple[Any, ...]:
-    """The two call forms of torch.lstm and its relatives: dense, or packed with batch sizes."""
+    """Run a network in the two call forms of torch.lstm and its relatives: dense, or packed with batch sizes."""
     if len(args) != 9:
         raise TypeError(
             f"{kind}() takes (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first) or"
@@ -216,7 +216,7 @@ def _autocast_lstm(run: AnyFunction, args: tuple[Any, ...], kwargs: dict[str, An
 
 
 def _autocast_steps(kind: str, cell: bool = False) -> AnyFunction:
-    """The products of every step in the lower precision, the gates in what follows from the state's dtype."""
+    """Choose the products of every step in the lower precision, the gates in what follows from the state's dtype."""
     return lambda run, args, kwargs: ("parts", functools.partial(composed_cell if cell else composed_network, kind))
 
 
@@ -247,7 +247,7 @@ def rnn_relu(*args: Any) -> tuple[Tensor, ...]:
 
 
 def composed_network(kind: str, *args: Any) -> tuple[Any, ...]:
-    """lstm and its relatives out of ordinary operators, each of which may choose its precision."""
+    """Run lstm and its relatives by ordinary operators, each of which may choose its precision."""
     return _network(kind, args, composed=True)
 
 

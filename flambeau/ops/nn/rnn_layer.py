@@ -1,4 +1,4 @@
-"""Recurrent layers in one direction, over all time steps: by kernels, or composed of operators that derivatives can pass."""
+"""Recurrent layers in one direction, over all time steps: by kernels, or by differentiable operators."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Weights(NamedTuple):
 
 
 def _rows(t: Tensor, start: int, count: int) -> Tensor:
-    """A part of a packed matrix. It is taken at every step, outside any graph: no need for `narrow`'s checks."""
+    """Return a part of a packed matrix. It is taken at every step, without recording: no need for `narrow`'s checks."""
     step = t._strides[0]
     return new_tensor(
         t._storage, make_size((count, t.shape[1])), t._strides, t._offset + start * step, t.dtype, t.device, True
@@ -54,7 +54,7 @@ def steps_of(batch_sizes: tuple[int, ...], reverse: bool) -> Steps:
 
 
 def check_shapes(kind: str, input: Tensor, h: Tensor, c: Any, weights: Weights, steps: Steps) -> None:
-    """Kernels trust these shapes: a state or a bias that is too short would be read and written past its end."""
+    """Check the shapes that kernels rely on: a state or a bias that is too short would be read and written past its end."""
     w_ih, w_hh, b_ih, b_hh = weights
     if input.shape[-1] != w_ih.shape[1]:
         raise RuntimeError(f"input has inconsistent input_size: got {input.shape[-1]} expected {w_ih.shape[1]}")
@@ -121,7 +121,7 @@ def rnn_layer_gates(
     steps: Steps,
     batch: int,
 ) -> NewTensors:
-    """Back through time, from the gradients of the results to those of the input's share of the gates, of the hidden state's share
+    """Back-propagate through time, from the gradients of the results to those of the input's share of the gates, of the hidden state's share
     (for a gru, else it is the same), and of the first states."""
     rows, hidden = h_before.shape
     d, where = h_before.dtype, h_before.device
@@ -131,7 +131,7 @@ def rnn_layer_gates(
 
 
 def _laid_out(pack: AnyFunction, weight: Tensor, steps: Steps) -> Any:
-    """A weight for the products of all steps."""
+    """Return a weight packed for the products of all steps."""
     sizes = {n for _, n in steps}
     return pack(weight, sizes.pop(), len(steps)) if len(sizes) == 1 else weight
 
@@ -140,7 +140,7 @@ def run_gates(
     multiply: AnyFunction, pack: AnyFunction, out: list[Tensor], dout: Any, dhn: Any, dcn: Any, kind: str, w_hh: Tensor, h_before: Tensor, gates: Tensor,
     c_before: Tensor, cells: Tensor, steps: Steps, batch: int,
 ) -> None:  # fmt: skip
-    """The kernel, with `multiply(result, a, b)` for matrix products; `pack(b, rows, times)` prepares b for several of them."""
+    """Compute rnn_layer_gates with `multiply(result, a, b)` for matrix products; `pack(b, rows, times)` prepares b for several of them."""
     grad_pre, grad_rec, dh, *more = out
     hidden, d, where = h_before.shape[1], h_before.dtype, h_before.device
     dout = fill_raw(empty(h_before.shape, d, where), 0) if dout is None else dense(dout)
@@ -185,8 +185,8 @@ def rnn_layer(
     b_hh: Tensor | None,
     steps: Steps,
 ) -> NewTensors:
-    """Run a layer in one direction over rows of `data`, time steps one after another: the outputs and the last states. What is kept
-    are the states before each step, the gates, and the cells (without cells, the outputs once more: the first ones may be changed)."""
+    """Run a layer in one direction over rows of `data`, time steps one after another: the outputs and the last states. Saved are the states
+    before each step, the gates, and the cells (without cells, another copy of the outputs, since the returned ones may be changed)."""
     check_shapes(kind, data, h0, c0, Weights(w_ih, w_hh, b_ih, b_hh), steps)
     rows, hidden = data.shape[0], h0.shape[1]
     d, where = data.dtype, data.device
@@ -200,7 +200,7 @@ def run_layer(
     multiply: AnyFunction, pack: AnyFunction, results: list[Tensor], kind: str, data: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any,
     steps: Steps,
 ) -> None:  # fmt: skip
-    """The kernel, with `multiply(result, a, b, bias)` for matrix products; see `run_gates`."""
+    """Compute rnn_layer with `multiply(result, a, b, bias)` for matrix products; see `run_gates`."""
     b_ih, b_hh = (None if b is None else dense(b) for b in (b_ih, b_hh))
     pre = empty((data.shape[0], w_ih.shape[0]), data.dtype, data.device)
     multiply(pre, dense(data), dense(w_ih).t(), b_ih)
@@ -213,8 +213,8 @@ def run_layer(
 def run_steps(
     product: AnyFunction, results: list[Any], kind: str, pre: Tensor, h0: Tensor, c0: Any, steps: Steps
 ) -> None:  # fmt: skip
-    """All steps, from the input's share of the gates: `product(result, h)` gives the hidden state's. Results as those of `rnn_layer`;
-    what is kept for the gradient may be None."""
+    """Run all steps, from the input's share of the gates: `product(result, h)` computes the hidden state's. Results as those of `rnn_layer`;
+    buffers for the gradient may be None."""
     out, h, *states, h_before, gates, c_before, cells = results
     hidden = h0.shape[1]
     raw_copy(h, h0)
@@ -238,7 +238,7 @@ rnn_layer.on("cpu")(functools.partial(run_layer, heavy.matmul, heavy.packed))
 
 
 def gate_share(kind: str, pre: Tensor) -> Any:
-    """The input's share of the gates of one step; those of a gru apart."""
+    """Return the input's share of the gates of one step; those of a gru separately."""
     return pre.chunk(3, -1) if kind == "gru" else pre
 
 
@@ -262,7 +262,7 @@ def cell_step(kind: str, pre: Any, rec: Tensor, h: Tensor, c: Any) -> tuple[Any,
 def composed_layer(
     kind: str, data: Tensor, h0: Tensor, c0: Any, weights: Weights, steps: Steps, w_hr: Any = None
 ) -> tuple[Any, ...]:
-    """rnn_layer step by step with ordinary operators."""
+    """Compute rnn_layer step by step with ordinary operators."""
     pre = linear(data, weights.w_ih, weights.b_ih)
     h, c = h0, c0
     outputs: dict[int, Tensor] = {}
@@ -280,7 +280,7 @@ def composed_layer(
 
 
 def _unrolled_layer(kind: str, data: Tensor, state: Values, weights: list[Tensor], reverse: bool) -> tuple[Any, ...]:
-    """A layer over (T, B, F) in the steps that PyTorch takes it apart into: the outputs, and the last states."""
+    """Run a layer over (T, B, F) in the steps of PyTorch's decomposition: return the outputs, and the last states."""
     w_ih, w_hh, b_ih, b_hh = weights[:4] if len(weights) > 3 else (*weights[:2], None, None)
     if kind == "lstm":
         h, c = (s.unsqueeze(0) for s in state)
@@ -300,7 +300,7 @@ def _unrolled_layer(kind: str, data: Tensor, state: Values, weights: list[Tensor
 def _unrolled(
     kind: str, input: Any, hx: Any, params: list[Any], has_biases: bool, layers: int, dropout: float, train: bool, both: bool, batch_first: bool
 ) -> tuple[Any, ...]:  # fmt: skip
-    """A whole network out of ordinary operators, in the order in which PyTorch's decompositions call them."""
+    """Run a whole network by ordinary operators, in the order in which PyTorch's decompositions call them."""
     states = list(zip(*(s.unbind(0) for s in (hx if kind == "lstm" else (hx,)))))
     data, last, per = input.transpose(0, 1) if batch_first else input, [], len(params) // len(states)
     directions = 2 if both else 1
@@ -327,7 +327,7 @@ def _joined(a: Tensor, b: Tensor) -> Tensor:
 def _composed_backward(
     g: Values, kind: str, data: Tensor, h0: Tensor, c0: Any, weights: Weights, steps: Steps
 ) -> tuple[Any, ...]:
-    """Back-propagation through time written out with differentiable operators."""
+    """Back-propagate through time by differentiable operators."""
     dout, dhn, dcn = g if len(g) == 3 else (*g, None)
     w_ih, w_hh, b_ih, b_hh = weights
     pre = linear(data, w_ih, b_ih)
@@ -364,7 +364,7 @@ def _composed_backward(
 def _step_backward(
     kind: str, x: Tensor, rec: Tensor, hp: Tensor, cp: Any, new_h: Tensor, new_c: Any, d: Tensor, dc: Any
 ) -> tuple[Any, ...]:
-    """(gradient of pre, gradient of rec, what flows straight to the previous h, gradient of the previous c)"""
+    """Return (gradient of pre, gradient of rec, the part that flows directly to the previous h, gradient of the previous c)."""
     if kind == "lstm":
         i, f, u, o = (x + rec).chunk(4, -1)
         i, f, u, o, t = i.sigmoid(), f.sigmoid(), u.tanh(), o.sigmoid(), new_c.tanh()

@@ -29,14 +29,14 @@ def _check_pixels(name: str, input: Any, factor: Any, argument: str) -> int:
 
 
 def _formatted(shape: tuple[int, ...], like: Tensor) -> tuple[Any, ...]:
-    """The layout of a result of this shape in the memory format of `like`: these operators never return views."""
+    """Return the layout of a result of this shape in the memory format of `like`: these operators never return views."""
     if suggests_channels_last(like.shape, like._strides) and len(shape) == 4:
         return shape, like.dtype, like.device, channels_last_strides(shape)
     return shape, like.dtype, like.device
 
 
 def _split(t: Tensor, start: int, *parts: tuple[int, ...]) -> Any:
-    """t with its dimensions from `start` on seen as several each."""
+    """Return t with its dimensions from `start` on split into several each."""
     shape, strides = list(t.shape[:start]), list(t._strides[:start])
     for sizes, step in zip(parts, t._strides[start:]):
         shape += sizes
@@ -77,7 +77,7 @@ def _(out: Tensor, input: Tensor, factor: int) -> None:
 
 
 def _exchange(out: Tensor, source: Tensor, large: Tensor, small: Tensor, factor: int) -> None:
-    """Copy between images (..., C, H * r, W * r) and what they are of (..., C * r * r, H, W), `out` being one of them."""
+    """Copy between images (..., C, H * r, W * r) and their rearranged form (..., C * r * r, H, W), `out` being one of them."""
     start = len(large.shape) - 3
     channels, (height, width) = large.shape[start], small.shape[-2:]
     pixels = _split(large, start + 1, (height, factor), (width, factor))  # ..., C, H, r, W, r

@@ -26,7 +26,7 @@ _active = modes.active
 
 
 def _declared(name: str, log_result: bool) -> Any:
-    """softmax or log_softmax of tensors of floats along a dimension."""
+    """Declare softmax or log_softmax of floating-point tensors along a dimension."""
     lines = LineOperator(kernels.softmax_rows, kernels.softmax_columns, 1, log_result=log_result)
 
     def along(input: Tensor, dim: int) -> NewTensor:

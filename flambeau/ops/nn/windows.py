@@ -1,4 +1,4 @@
-"""Sliding windows: reading their arguments, checking them as PyTorch does, and where each window is."""
+"""Sliding windows: their arguments, PyTorch's checks of them, and the place of each window."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def read_window(
 
 
 def need_dtype(kernel: str, input: Tensor, integers: bool = False) -> None:
-    """Floating point always; integers where the operator has them."""
+    """Raise unless the dtype is floating point, or an integer if the operator takes them."""
     if not input.dtype.is_floating_point and not (integers and input.dtype.category == 1):
         raise unsupported(f"{kernel}", input.dtype)
 
@@ -78,7 +78,7 @@ def need_dtype(kernel: str, input: Tensor, integers: bool = False) -> None:
 
 
 def pooled_size(size: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> int:
-    """The number of windows along one dimension."""
+    """Return the number of windows along one dimension."""
     if stride == 0:
         raise RuntimeError("stride should not be zero")
     if padding < 0:
@@ -104,7 +104,7 @@ def _named(values: tuple[int, ...], prefix: str) -> str:
 
 @lru_cache(1024)
 def pool_sizes(name: str, shape: Size, window: Window) -> tuple[int, ...]:
-    """The sizes of a pooled result, after PyTorch's checks of the input's shape and the window."""
+    """Return the sizes of a pooled result, after PyTorch's checks of the input's shape and the window."""
     dims = len(window.kernel)
     _check_rank(name, shape, dims)
     sizes = shape[len(shape) - dims :]
@@ -159,7 +159,7 @@ def _check_not_empty(name: str, shape: Size, dims: int) -> None:
 def sliding(
     size: int, count: int, kernel: int, stride: int, padding: int, dilation: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """First element inside, and number of elements inside, of every window along one dimension."""
+    """Return the first element inside, and the number of elements inside, of every window along one dimension."""
     start = np.arange(count) * stride - padding
     skipped = np.maximum(-(start // dilation), 0)  # elements of the window before the first
     first = start + skipped * dilation
@@ -169,7 +169,7 @@ def sliding(
 
 @lru_cache(256)
 def adaptive(size: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """First element and number of elements of `count` windows that cover `size` elements evenly."""
+    """Return the first element and the number of elements of `count` windows that cover `size` elements evenly."""
     place = np.arange(count)
     first = place * size // max(count, 1)
     return first, -(-(place + 1) * size // max(count, 1)) - first

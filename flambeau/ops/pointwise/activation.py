@@ -1,4 +1,4 @@
-"""Activation functions: torch.relu and friends, and their nn.functional forms with `inplace`."""
+"""Activation functions: torch.relu and the like, and their nn.functional forms with `inplace`."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def _choose(op: Any, inplace: bool) -> Any:
 
 
 def _sloped(op: Any, inplace: bool, input: Tensor, slope: float) -> Tensor:
-    """op(input, slope), perhaps in place. There the derivative reads from the result which elements were negative; after a
-    negative slope that is lost."""
+    """Return op(input, slope), perhaps in place. Then the derivative finds from the result which elements were negative; after a negative
+    slope that is lost."""
     if not inplace:
         return op(input, slope)
     result = op.op.inplace(input, slope)

@@ -29,7 +29,7 @@ def _is_bool(x: Any) -> bool:
 
 
 def check_alpha(op: Pointwise, operands: tuple[Any, ...], params: tuple[Any, ...]) -> None:
-    """The factor of the second operand must fit the result's dtype."""
+    """Check that the factor of the second operand fits the result's dtype."""
     alpha = params[0]
     d = result_dtype(operands)
     if isinstance(alpha, bool) and d is not dt.bool_:
@@ -56,7 +56,7 @@ def _check_difference(op: Pointwise, operands: tuple[Any, ...], params: tuple[An
 
 
 def _plus_multiple(a: Any, factor: Any, b: Any, compute: dtype | None) -> Any:
-    """a + factor * b: with one rounding for floats, as PyTorch's kernels do, which have the factor in the dtype of the tensors."""
+    """Return a + factor * b: with one rounding for floats, as PyTorch's kernels do, which have the factor in the dtype of the tensors."""
     if isinstance(factor, Expr) and factor.op == "const" and factor.args[0] in (1, -1):
         return a + b if factor.args[0] == 1 else a - b
     if compute is None or not compute.is_floating_point:
@@ -158,7 +158,7 @@ def _check_lerp(op: Pointwise, operands: tuple[Any, ...]) -> None:
 
 
 def _lerp_rule(op: Pointwise, operands: tuple[Any, ...]) -> tuple[dtype, dtype]:
-    """A weight without dimensions counts as a number does."""
+    """Return the dtypes of lerp: a 0-dim weight counts as a number."""
     d = result_dtype(operands) if isinstance(operands[2], Tensor) else operands[0].dtype
     return d, d
 
@@ -266,7 +266,7 @@ def div(input, other, *, rounding_mode=None, compute=None):
 
 
 def _floored(a: Expr, b: Expr, d: dtype | None) -> Expr:
-    """The quotient rounded down, by the steps of PyTorch's kernels, which 16-bit numbers are rounded after."""
+    """Return the quotient rounded down, by the steps of PyTorch's kernels, after which 16-bit numbers are rounded."""
     if d is None or opmath(d) is d:
         return a // b
     remainder = f.fmod(a, b)

@@ -1,4 +1,4 @@
-"""Integers as bits, and what else only integers have: shifts, greatest common divisors."""
+"""Operators of integers: bits, shifts, greatest common divisors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comparisons, tests, choices: what yields truth values and what depends on them."""
+"""Comparisons, tests and choices: operators that return truth values or depend on them."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def fmin(input, other):
 
 
 def _clamp_gradient(g: Expr, input: Expr, low: Expr | None, high: Expr | None, out: Expr) -> tuple[Expr | None, ...]:
-    """The input's gradient passes between the limits; a limit gets it where it is what remains."""
+    """Return the gradients of clamp: the input's passes between the limits; a limit gets it where it is the result."""
     if low is None or high is None:
         inside, limit = (input >= low, input < low) if low is not None else (input <= high, input > high)
         share = f.where(limit, g, 0)
@@ -253,7 +253,7 @@ def clamp(input, min=OPTIONAL, max=OPTIONAL):
 
 
 def _alike_limits(operands: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Next to a number, a tensor without dimensions stands for a number."""
+    """Return limits of one kind: next to a number, a 0-dim tensor stands for a number."""
     x, low, high = operands
     if low is None or high is None or isinstance(low, Tensor) is isinstance(high, Tensor):
         return operands
@@ -324,7 +324,7 @@ def _check_condition(op: Pointwise, operands: tuple[Any, ...]) -> None:
 
 
 def _numbers_fit(compute: dtype, operands: tuple[Any, ...]) -> Callable[..., Any] | None:
-    """Numbers to choose from must fit the result's dtype, of which only 16-bit floats have room for all: infinity."""
+    """Return a check that numbers to choose from fit the result's dtype; 16-bit floats hold all, as infinity."""
     if all(isinstance(x, Tensor) for x in operands) or opmath(compute) is not compute:
         return None
 

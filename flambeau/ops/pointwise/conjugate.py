@@ -48,7 +48,7 @@ def _angle_rule(op: Pointwise, operands: tuple[Any, ...]) -> Any:
 
 
 def _angle_gradient(g: Expr, input: Expr, out: Expr, compute: dtype) -> tuple[Expr | None, ...]:
-    """Real numbers have no angle to change; a complex one turns across its direction."""
+    """Return the gradient of angle: zero for real numbers, perpendicular to the number for complex ones."""
     if not compute.is_complex:
         return (f.const(0),)
     size = f.abs_(input)
@@ -74,19 +74,19 @@ def _conjugate(input):
 
 @composite(out="exact")
 def conj_physical(input: Tensor) -> Tensor:
-    """The complex conjugate; real tensors as they are."""
+    """The complex conjugate; real tensors unchanged."""
     return _conjugate(input) if input.dtype.is_complex else input
 
 
 @composite
 def conj_physical_(self: Tensor) -> Tensor:
-    """The complex conjugate, in place; real tensors as they are."""
+    """The complex conjugate, in place; real tensors unchanged."""
     return _conjugate.op.inplace(self)
 
 
 @composite
 def conj(input: Tensor) -> Tensor:
-    """The complex conjugate; real tensors as they are."""
+    """The complex conjugate; real tensors unchanged."""
     return _conjugate(input) if input.dtype.is_complex else input
 
 
@@ -98,5 +98,5 @@ def resolve_conj(input: Tensor) -> Tensor:
 
 @composite
 def resolve_neg(input: Tensor) -> Tensor:
-    """input: negation is never delayed."""
+    """Return the input: negation is never lazy."""
     return input

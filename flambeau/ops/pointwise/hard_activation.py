@@ -1,4 +1,4 @@
-"""Activation functions made of straight pieces: hardsigmoid, hardswish, hardshrink, softshrink."""
+"""Piecewise linear activation functions: hardsigmoid, hardswish, hardshrink, softshrink."""
 
 from __future__ import annotations
 

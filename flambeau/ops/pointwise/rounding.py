@@ -1,4 +1,4 @@
-"""Whole numbers, signs and the floating-point format: rounding, sign, copysign, nextafter, frexp, nan_to_num."""
+"""Rounding, signs and the floating-point format: floor, sign, copysign, nextafter, frexp, nan_to_num."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def sign(input):
 
 
 def _sgn_gradient(g: Expr, input: Expr, out: Expr) -> tuple[Expr | None, ...]:
-    """Return the gradient of sgn: for complex numbers, only the part of g across the direction of the input counts."""
+    """Return the gradient of sgn: for complex numbers, only the part of g perpendicular to the input counts."""
     across = (g - f.real(f.conj(out) * g) * out) / f.abs_(input)
     return (f.where(input == 0, 0, across),)
 
@@ -137,7 +137,7 @@ def copysign(input, other):
 
 
 def _neighbour(input: Expr, other: Expr, d: dtype) -> Expr:
-    """The bits of a number, one step further from zero or nearer to it."""
+    """Return the number one step further from zero or nearer to it, by its bits."""
     wide = opmath(d)
     # In the last place, in the bits of the dtype it is computed in.
     step = 1 << (wide.limits.precision - d.limits.precision)
@@ -183,7 +183,7 @@ frexp_result = named_result("frexp", "mantissa", "exponent")
 
 
 def _binary_exponent(x: Expr) -> Expr:
-    """e with 2**(e-1) <= |x| < 2**e, as a float64; for finite x other than 0."""
+    """Return e with 2**(e-1) <= |x| < 2**e, as a float64; for finite x other than 0."""
     tiny = f.abs_(x) < 2.0**-1000
     bits = bitcast(f.where(tiny, x * 2.0**64, x), dt.int64)
     return ((bits >> 52) & 0x7FF) - f.where(tiny, f.const(1022 + 64), f.const(1022))

@@ -1,4 +1,4 @@
-"""Special functions: error functions, the gamma family, products with logarithms. Most live in flambeau.special too."""
+"""Special functions: error functions, the gamma family, products with logarithms. Most are in flambeau.special, too."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ _i1e: FormulaFunction = FormulaFunction(
 
 
 def _not_zero(x: Expr) -> Expr:
-    """A divisor for a branch that zero does not take, but whose derivative would see it."""
+    """Return a divisor for a branch that zero does not take, but whose derivative would evaluate it."""
     return f.where(x == 0, 1, x)
 
 
@@ -153,7 +153,7 @@ for _name, _doc in {
 
 
 def _polynomial(name: str) -> None:
-    """Declare flambeau.special.<name>(input, n). Shifted polynomials map [0, 1] to what others have on [-1, 1]."""
+    """Declare flambeau.special.<name>(input, n). Shifted polynomials on [0, 1] correspond to the others on [-1, 1]."""
     is_shifted, formula = name.startswith("shifted_"), getattr(special_loops, name.removeprefix("shifted_"))
 
     def function(input: Any, n: Any) -> Any:
@@ -178,7 +178,7 @@ for _name in ("hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynom
 
 @functools.cache
 def _polygamma(n: int) -> FormulaFunction:
-    """The n-th derivative of digamma; its own derivative is the next."""
+    """Return the n-th derivative of digamma as a function; its own derivative is the next."""
     return FormulaFunction(
         f"polygamma{n}", lambda x: special_loops.polygamma(n, x), lambda x, y: (_polygamma(n + 1)(x),)
     )
@@ -402,7 +402,7 @@ def entr(input, compute=None):
 
 
 def _logaddexp_gradient(g: Expr, input: Expr, other: Expr, out: Expr, compute: dtype) -> tuple[Expr | None, ...]:
-    """Each gets its share of the sum; equal infinities share evenly."""
+    """Return the gradients of logaddexp: each operand's share of the sum; equal infinities share evenly."""
     if compute.is_complex:
         first = f.conj(1 / (1 + f.exp(other - input)))
         second = f.conj(1 / (1 + f.exp(input - other)))
@@ -424,7 +424,7 @@ def logaddexp(input, other, compute=None):
 
 
 def _complex_logaddexp(input: Expr, other: Expr) -> Expr:
-    """Relative to the operand with the larger real part, so that nothing overflows."""
+    """Compute logaddexp relative to the operand with the larger real part, so that nothing overflows."""
     first_wins = f.real(input) >= f.real(other)
     high, low = f.where(first_wins, input, other), f.where(first_wins, other, input)
     return f.where((input == other) & f.isinf(f.real(input)), input, high + f.log1p(f.exp(low - high)))

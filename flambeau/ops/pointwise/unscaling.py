@@ -1,4 +1,4 @@
-"""The gradients of a scaled loss: all of them multiplied by one number, and whether one of them is not finite."""
+"""Unscaling of the gradients of a scaled loss: all are multiplied by one number, and tested for non-finite elements."""
 
 from __future__ import annotations
 

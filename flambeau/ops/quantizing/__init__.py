@@ -1,1 +1,1 @@
-"""Quantized tensors: what they are made of, and what operators do with them."""
+"""Quantized tensors: their parts, and the operators on them."""

@@ -1,9 +1,8 @@
-"""Codes and values: the formulas that quantized operators are made of, each one kernel over whole numbers.
+"""Codes and values: the formulas of quantized operators, each one kernel over integers.
 
-PyTorch's x86 kernels compute in float32: a value is scale * (code - zero point); a code is the value times the reciprocal of the
-scale, plus the zero point, rounded half to even and kept in range. Ties are common here, so where they round on the way matters, and
-these do as PyTorch's do: its vector code (64 codes at a time) otherwise than its code for the rest, which is why formulas have a
-`vector` form."""
+PyTorch's x86 kernels compute in float32: a value is scale * (code - zero point); a code is the value times the reciprocal of the scale, plus
+the zero point, rounded half to even and kept in range. Ties are common here, so intermediate rounding matters, and follows PyTorch's: its
+vector code (64 codes at a time) differs from its code for the rest, which is why formulas have a `vector` form."""
 
 from __future__ import annotations
 
@@ -32,18 +31,18 @@ def inverse(scale: Any) -> float:
 
 
 def _in_floats(op: Any, operands: tuple[Any, ...]) -> tuple[dtype, dtype]:
-    """Compute in float32; in float64, which holds them, where codes have 32 bits."""
+    """Compute in float32; in float64, which holds them, if codes have 32 bits."""
     wide = any(isinstance(x, Tensor) and x.dtype is dt.int32 for x in operands)
     return (dt.float64 if wide else dt.float32), dt.float32
 
 
 def formula(function: Callable[..., Any]) -> Pointwise:
-    """Declare a formula over codes and values: `.call(operands, params, out_dtype)` computes it in one pass. It is a part of operators."""
+    """Declare a formula over codes and values, a part of operators: `.call(operands, params, out_dtype)` computes it in one pass."""
     return Pointwise(function.__name__, function, _in_floats, differentiable=False)
 
 
 def decoded(code: Any, scale: Any, zero_point: Any, vector: bool = False) -> Any:
-    """The value of a code: in a formula."""
+    """Return the value of a code, in a formula."""
     scale = cast(scale, dt.float32)
     if vector:
         return fma(scale, code, -(scale * cast(zero_point, dt.float32)))
@@ -51,7 +50,7 @@ def decoded(code: Any, scale: Any, zero_point: Any, vector: bool = False) -> Any
 
 
 def encoded(value: Any, inverse_scale: Any, zero_point: Any, low: Any, high: Any, vector: bool = False) -> Any:
-    """The code of a value: in a formula. A value that is no number gets the lowest."""
+    """Return the code of a value, in a formula. nan gets the lowest code."""
     scaled = value * cast(inverse_scale, dt.float32)
     return clipped(round_(scaled) + zero_point if vector else round_(scaled + zero_point), low, high)
 
@@ -90,7 +89,7 @@ def _wide(op: Any, operands: tuple[Any, ...]) -> tuple[dtype, dtype]:
 
 
 def _encode_wide(value: Any, inverse_scale: float = 1.0, zero_point: float = 0.0, low: float = 0.0, high: float = 0.0):
-    """Codes of 32 bits: float32 does not hold their range."""
+    """Encode to 32-bit codes, whose range float32 does not hold."""
     scaled = cast(value, dt.float32) * cast(inverse_scale, dt.float32) + cast(zero_point, dt.float32)
     return clipped(cast(round_(scaled), dt.float64), low, high)
 
@@ -114,7 +113,7 @@ encode_wide_channels = Pointwise("encode_wide_channels", _encode_wide_channels, 
 
 @formula
 def encode_float_channels(value, scale, zero_point, low=0.0, high=255.0):
-    """Zero points that are floats are added before rounding."""
+    """Encode with zero points that are floats, which are added before rounding."""
     return clipped(round_(value * (cast(1.0, dt.float32) / scale) + zero_point), low, high)
 
 
@@ -124,7 +123,7 @@ def along(values: Tensor, axis: int | None, ndim: int) -> Tensor:
 
 
 def values_of(t: QuantizedTensor) -> Tensor:
-    """Return the float32 values that a quantized tensor's codes stand for."""
+    """Return the float32 values of a quantized tensor's codes."""
     q = t._quantizer
     if q.per_tensor:
         return decode.call((t._codes,), (float32(q.scale), q.zero_point))
@@ -147,7 +146,7 @@ def quantized(values: Tensor, scale: float, zero_point: int, d: dtype) -> Quanti
 
 
 def channel_codes(values: Tensor, q: Quantizer, d: dtype) -> Tensor:
-    """The codes of float32 values, by channels."""
+    """Return the codes of float32 values, by channels."""
     low, high = CODE_RANGES[d]
     scale, zero_point = (along(x, q.axis, len(values.shape)).to(dt.float32) for x in (q.scale, q.zero_point))
     form = encode_float_channels if q.scheme is per_channel_float else encode_channels

@@ -1,5 +1,5 @@
-"""Quantized convolutions: u8 codes, s8 weights, channels last in memory; oneDNN computes them, scales included, as it does for PyTorch's
-x86 engine. Weights whose zero points are not zero, which it does not take, go the slow and exact way in float64."""
+"""Quantized convolutions: u8 codes, s8 weights, channels last in memory; oneDNN computes them, scales included, as it does for PyTorch's x86
+engine. Weights whose zero points are not zero, which it does not accept, are computed slowly and exactly in float64."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MOST_GROUPS = 100  # of convolutions that PyTorch gives to oneDNN: FBGEMM, whos
 
 
 class ConvPackedParams(Packed):
-    """Weights of a convolution over `dims` dimensions with its window. One over sequences is kept as one over feature maps of one row."""
+    """Weights of a convolution over `dims` dimensions with its window. One over sequences is stored as one over feature maps of one row."""
 
     __torch_class__ = "quantized.Conv2dPackedParamsBase"
     schemas: ClassVar[Any] = _METHODS
@@ -94,8 +94,8 @@ class ConvPackedParams(Packed):
         return self.transposed
 
     def state(self) -> tuple[Any, ...]:
-        """Version "2" of PyTorch's files: dimensions, stride, padding, dilation, output padding, groups and whether it is transposed in
-        one row of numbers."""
+        """Return version "2" of PyTorch's files: dimensions, stride, padding, dilation, output padding, groups and whether it is transposed
+        in one row of numbers."""
         stride, padding, extra, dilation, groups = self.window
         numbers = (self.dims, *stride, *padding, *dilation, *extra, groups, int(self.transposed))
         return "2", [row(numbers, dt.int16), self.weight], [self.given_bias]
@@ -120,14 +120,14 @@ class ConvPackedParams(Packed):
 
     @functools.cached_property
     def depthwise(self) -> bool:
-        """Return whether every channel has a small window of its own, for which there is a kernel."""
+        """Return whether the convolution is depthwise with a small window, for which there is a kernel."""
         small = self.dims == 2 and math.prod(self.weight.shape[2:]) <= _MOST_TAPS
         alone = self.window[4] == self.inputs == self.outputs and not self.transposed
         return alone and small and self.symmetric and self.geometry.dilation == (1, 1)
 
     @functools.cached_property
     def taps(self) -> tuple[Tensor, Tensor]:
-        """The weights of such windows by places of the window, and the sums of its rows; see `depthwise_codes`."""
+        """Return the weights of a depthwise window by position, and the sums of its rows; see `depthwise_codes`."""
         window = self.codes[:, 0].transpose(1, 2, 0).astype(np.float32)  # (height, width, channels)
         zeros = np.zeros((1, self.outputs), np.float32)
         weight = np.concatenate([window.reshape(-1, self.outputs), zeros])
@@ -144,8 +144,8 @@ class ConvPackedParams(Packed):
 
 
 def _read_state(state: Any, dims: int) -> tuple[list[int], Any, Any]:
-    """The numbers, weight and bias of what PyTorch has written: version 1 had a tensor for each number and no transposed layers,
-    version 2 one tensor for all, version 3 a list."""
+    """Return the numbers, weight and bias in PyTorch's files: version 1 had a tensor for each number and no transposed layers, version 2 one
+    tensor for all, version 3 a list."""
     first = state[0]
     if isinstance(first, Tensor):
         weight, bias, *window, groups = state
@@ -169,7 +169,7 @@ class Conv3dPackedParams(ConvPackedParams):
 def conv_codes(
     codes: Tensor, packed: Any, scale: float, zero: int, out_scale: float, out_zero: int, relu: bool, d: Any
 ) -> NewTensor:
-    """The codes (or, with dtype float32, the values) of a convolution's result. `codes` have their channels last."""
+    """The codes (or, with dtype float32, the values) of a convolution's result. `codes` are channels-last."""
     shape = packed.output_shape(codes.shape)
     return shape, d, codes.device, channels_last_strides(shape)
 
@@ -204,7 +204,7 @@ def _try(out: Tensor, codes: Tensor, packed: Any, key: tuple[Any, ...], scaling:
 
 
 def _scaling(packed: Any, scale: float, zero: int, out_scale: float, out_zero: int, relu: bool, d: Any) -> int8.Scaling:
-    """The steps from sums to codes in the order of the oneDNN that PyTorch has: scaled by the input's scale, then by the weights'."""
+    """Return the steps from sums to codes in the order of PyTorch's oneDNN: scaled by the input's scale, then by the weights'."""
     steps: list[tuple[Any, ...]] = [("multiply", packed.scales if packed.by_channel else packed.scales[:1])]
     if packed.bias_values is not None:
         steps.append(("add", packed.bias_values))
@@ -232,7 +232,8 @@ def _depthwise(
 
 
 def _depthwise_steps(packed: Any, scale: float, out_scale: float) -> tuple[Any, ...]:
-    """Return what turns sums into codes: the function, its numbers for each channel, and two for all; see `_scaling` and `_in_fbgemm_steps`."""
+    """Return the conversion of sums to codes: the function, its numbers for each channel, and two for all; see `_scaling` and
+    `_in_fbgemm_steps`."""
     if packed.window[4] <= _MOST_GROUPS:
         steps, bias, scales = depthwise.in_onednn_steps, packed.bias_values, packed.scales
         first, last = scale, inverse(out_scale)
@@ -247,7 +248,7 @@ def _depthwise_steps(packed: Any, scale: float, out_scale: float) -> tuple[Any, 
 def _in_fbgemm_steps(
     out: Tensor, codes: Tensor, packed: Any, scale: float, zero: int, out_scale: float, out_zero: int, relu: bool
 ) -> None:
-    """Sums in 32 bits first, then FBGEMM's order of steps."""
+    """Compute sums in 32 bits first, then follow FBGEMM's order of steps."""
     sums = empty_strided(out.shape, channels_last_strides(out.shape), dt.int32)
     key = (zero, "sums")
     if not (packed.symmetric and _try(sums, codes, packed, key, lambda: int8.Scaling(zero))):
@@ -327,7 +328,7 @@ def run_conv(x: Any, packed: Any, scale: float, zero_point: int, relu: bool, nam
 
 
 def run_conv_dynamic(x: Any, packed: Any, reduce_range: bool, name: str) -> Tensor:
-    """Convolve as PyTorch's x86 engine does: the result is quantized with the scale of the input, and values beyond that are cut off."""
+    """Convolve as PyTorch's x86 engine does: the result is quantized with the scale of the input, and values beyond that saturate."""
     check_packed(packed, ConvPackedParams, name)
     _check_input(x, packed, name)
     x = x.detach()
@@ -374,7 +375,7 @@ def _declare(dims: int) -> None:
 
     def runner(relu: bool, name: str) -> Any:
         def run(qx: Any, packed_weight: Any, *rest: Any, **options: Any) -> Tensor:
-            """`rest` may hold the window between the weights and the scale, as older programs wrote."""
+            """Run the convolution; `rest` may have the window between the weights and the scale, as in older programs."""
             scale, zero_point = (
                 rest[-2:] if len(rest) >= 2 else (options.get("output_scale", *rest[:1]), options["output_zero_point"])
             )

@@ -1,8 +1,7 @@
 """Elementwise operators of quantized tensors: each a formula from codes to codes, computed in one pass.
 
-PyTorch's vector code takes 64 codes at a time and rounds otherwise than its code for the rest (see `codes`): so each formula runs
-twice, over the first multiple of 64 codes and over the rest. Where the tensors are not stored in memory alike, PyTorch's code and this go
-element by element."""
+PyTorch's vector code takes 64 codes at a time and rounds differently from its code for the rest (see `codes`): so each formula runs twice,
+over the first multiple of 64 codes and over the rest. If the tensors have different layouts, PyTorch's code and this go element by element."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ _VECTOR = 64
 
 
 def _alike(operands: list[Any]) -> bool:
-    """Return whether the elements of all are stored in memory without gaps, in one order."""
+    """Return whether the elements of all operands are stored without gaps, in one order."""
     first = operands[0]
     if any(t.shape != first.shape or t._strides != first._strides for t in operands[1:]):
         return False
@@ -40,7 +39,7 @@ def _alike(operands: list[Any]) -> bool:
 
 @internal(batching="each")
 def codes_by_formula(operands: list[Any], impl: Any, params: Any, d: Any) -> NewTensor:
-    """The codes that a formula makes of others. Its last parameter says whether it is the vector form."""
+    """The codes that a formula computes from others. Its last parameter says whether it is the vector form."""
     first = operands[0]
     if _alike(operands):
         return first.shape, CODE_DTYPES[d], first.device, first._strides
@@ -64,12 +63,12 @@ def _(out: Tensor, operands: list[Any], impl: Pointwise, params: Values, d: Any)
 
 
 def _flat(t: Tensor, start: int, count: int) -> Tensor:
-    """Elements of a tensor without gaps, in the order of its memory."""
+    """Return elements of a dense tensor, in the order of its memory."""
     return new_tensor(t._storage, make_size((count,)), (1,), t._offset + start, t.dtype, t.device, True)
 
 
 def _scales(*tensors: Any) -> tuple[Any, ...]:
-    """Scale and zero point of each, as formulas take them."""
+    """Return scale and zero point of each tensor, as formulas take them."""
     return tuple(x for t in tensors for x in (float32(t._quantizer.scale), float(t._quantizer.zero_point)))
 
 
@@ -79,7 +78,7 @@ def _target(scale: float, zero_point: int, d: Any) -> tuple[Any, ...]:
 
 
 def computed(impl: Pointwise, tensors: Values, params: Values, scale: float, zero_point: int, d: Any = None) -> Tensor:
-    """The tensor whose codes a formula of (codes of tensors, scales of tensors, scales of the result, params, vector) gives."""
+    """Return the tensor whose codes a formula of (codes of tensors, scales of tensors, scales of the result, params, vector) computes."""
     for t in tensors:
         if not isinstance(t, QuantizedTensor):
             raise RuntimeError(
@@ -146,7 +145,7 @@ def _into(out: Any, result: Any) -> Any:
 
 
 def add_number(qa: Any, b: Any, relu: bool) -> Tensor:
-    """A number is added by moving the zero point, and the codes where that leaves their range."""
+    """Add a number by moving the zero point, and the codes if that leaves their range."""
     q = one_scale(qa, "add_scalar")
     low, high = CODE_RANGES[qa.dtype]
     number = float(np.rint(float(b) / q.scale))
@@ -176,7 +175,7 @@ def shift_codes(code, moved=0.0, multiplier=1.0, zero=0.0, low=0.0, high=0.0):
 
 
 def mul_number(qa: Any, b: Any, relu: bool) -> Tensor:
-    """A number multiplies the scale; a negative one turns the codes around."""
+    """Multiply the scale by a number; a negative one reverses the codes."""
     q = one_scale(qa, "mul_scalar")
     low, high = CODE_RANGES[qa.dtype]
     number = float(b)
@@ -267,8 +266,8 @@ def _cat(qx: Any, dim: int, scale: Any, zero_point: Any, relu: bool) -> Tensor:
 
 
 def activation_formula(function: AnyFunction, exact: bool = False) -> Pointwise:
-    """A formula over codes from one over values: `function(value, a, b, c, vector)`. `exact`: PyTorch's vector code takes the zero point
-    off before it multiplies, as its other code does."""
+    """Return a formula over codes from one over values: `function(value, a, b, c, vector)`. `exact`: PyTorch's vector code subtracts the zero
+    point before it multiplies, as its other code does."""
 
     def over_codes(x, scale=1.0, zero=0.0, inv=1.0, out_zero=0.0, low=0.0, high=0.0, a=0.0, b=0.0, c=0.0, vector=False):
         value = function(
@@ -315,7 +314,7 @@ def hardsigmoid_codes(x, a, b, c, vector):
 
 @formula
 def hardswish_codes(x, scale=1.0, zero=0.0, inv=1.0, out_zero=0.0, low=0.0, high=0.0, vector_inv=1.0, vector=False):
-    """PyTorch's vector code takes the reciprocal of the scale in float64, its other code in float32."""
+    """Codes of hardswish. PyTorch's vector code computes the reciprocal of the scale in float64, its other code in float32."""
     value = decoded(x, scale, zero, vector)
     value = value * minimum(maximum(value + 3.0, 0.0), 6.0) / 6.0
     return encoded(value, vector_inv if vector else inv, out_zero, low, high, vector)
@@ -343,7 +342,7 @@ def threshold_codes(x, limit, value, c, vector):
 
 
 def _unit_scale(x: Any, whole: bool) -> tuple[float, int]:
-    """Scale and zero point for results from 0 to 1, or (whole) from -1 to 1."""
+    """Return scale and zero point for results from 0 to 1, or (whole) from -1 to 1."""
     if x.dtype is dt.qint32:
         return (2.0 if whole else 1.0) / 2**32, 0
     bits, signed = 8, x.dtype is dt.qint8
@@ -423,7 +422,7 @@ def relu6(qx: Tensor, inplace: bool = False) -> Tensor:
 
 @quantized_operator()
 def clamp(qx: Tensor, min: Any = None, max: Any = None) -> Tensor:
-    """Values kept between two numbers."""
+    """The values limited to the range from min to max."""
     return _clamped(qx, min, max)
 
 
@@ -472,7 +471,7 @@ def threshold(qx: Tensor, threshold: Any, value: Any) -> Tensor:
 def dropout(
     self: Tensor, output_scale: float, output_zero_point: int, p: float = 0.5, training: bool = False
 ) -> Tensor:
-    """Quantized models are not trained: the tensor as it is."""
+    """The tensor unchanged: quantized models are not trained."""
     return self
 
 

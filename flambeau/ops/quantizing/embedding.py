@@ -1,4 +1,4 @@
-"""Embedding tables in 8 bits: every row has a scale and a smallest value of its own, kept behind its codes in the packed form."""
+"""Embedding tables in 8 bits: every row has its own scale and smallest value, stored after its codes in the packed form."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MODES = ("sum", "mean", "max")
 
 
 class EmbeddingPackedParams(NativeObject):
-    """A table in 8 bits with what its rows stand for."""
+    """A table in 8 bits with the scales of its rows."""
 
     __torch_class__ = "quantized.EmbeddingPackedParamsBase"
     schemas: ClassVar[Any] = methods(
@@ -128,7 +128,7 @@ def _bag(table: Tensor, indices: Tensor, offsets: Any, mode: int, samples: Any, 
 
 
 def _kept(table: Tensor, indices: Tensor, pruned: bool, mapping: Any) -> tuple[Tensor, Tensor]:
-    """The table and indices into it; of rows that were pruned, `mapping` has -1, and they count as zeros."""
+    """Return the table and indices into it; pruned rows have -1 in `mapping`, and count as zeros."""
     if not pruned or mapping is None or mapping.numel() <= 1:
         return table, indices
     places = mapping.to(dt.int64)[indices]
@@ -170,7 +170,7 @@ def embedding_byte(weight: Any, indices: Tensor, pruned_weights: bool = False) -
 
 
 def _coded(values: np.ndarray, low: Any, high: Any, bits: int) -> tuple[np.ndarray, Any, Any]:
-    """The codes of values between two numbers, their scale and their smallest value, both as float16 has them."""
+    """Return the codes of values between two numbers, their scale and their smallest value, both rounded to float16."""
     most = (1 << bits) - 1
     low = low.astype(np.float16).astype(np.float32)
     span = high - low
@@ -182,7 +182,7 @@ def _coded(values: np.ndarray, low: Any, high: Any, bits: int) -> tuple[np.ndarr
 
 
 def _best_range(x: np.ndarray, bins: int, ratio: float, bits: int) -> tuple[np.float32, np.float32]:
-    """Largest and smallest value of the range whose codes lose least: steps of a bin inwards, from the side that costs less."""
+    """Return the largest and smallest value of the range whose codes lose least: steps of a bin inwards, from the side that costs less."""
 
     def loss(low: Any, high: Any) -> np.float32:
         codes, scale, smallest = _coded(x, low, high, bits)
@@ -215,7 +215,7 @@ def choose_qparams_optimized(
 
 
 def _declare_bits(bits: int) -> None:
-    """The operators of tables with codes of `bits` bits; scale and smallest value of a row are in float16."""
+    """Declare the operators of tables with codes of `bits` bits; scale and smallest value of a row are in float16."""
     per_byte, tail = 8 // bits, 4
 
     def prepack_within(

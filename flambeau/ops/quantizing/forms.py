@@ -1,5 +1,5 @@
-"""Forms of plain tensors' operators for quantized tensors. Views of a tensor with one scale need nothing said: they are views of
-its codes (see machinery.quantized_dispatch). Loaded when the first quantized tensor meets an operator."""
+"""Forms of plain tensors' operators for quantized tensors. Views of a tensor with one scale need no form: they are views of its codes (see
+machinery.quantized_dispatch). Imported when an operator is first called on a quantized tensor."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .tensors import check_dtype
 
 
 def one_scale(t: Any, name: str) -> Quantizer:
-    """The quantizer of a tensor that must have one scale."""
+    """Return the quantizer of a tensor that must have one scale."""
     if not t._quantizer.per_tensor:
         raise RuntimeError(
             f"{name} operator for quantized tensors only works for per tensor quantized tensors. Please open an issue on"
@@ -36,7 +36,7 @@ def one_scale(t: Any, name: str) -> Quantizer:
 
 
 def _same_elements(*operators: Any) -> None:
-    """Operators that keep every element in its place: scales by channel stay as they are."""
+    """Declare the forms of operators that keep every element in its place: scales by channel are unchanged."""
     for operator in operators:
 
         def form(input: Any, *args: Any, _run: Any = operator, **kwargs: Any) -> Tensor:
@@ -211,7 +211,7 @@ def cat(tensors: Any, dim: int = 0) -> Tensor:
 
 
 def joined(tensors: Any, dim: int, scale: float, zero_point: int, d: Any, relu: bool = False) -> Tensor:
-    """Tensors one after the other, with one scale. What has that scale already keeps its codes."""
+    """Concatenate tensors with one scale; tensors that have that scale already keep their codes."""
     codes = []
     for t in tensors:
         q = t._quantizer
@@ -315,7 +315,7 @@ def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -
 
 
 def _on_values(operator: Any, label: str) -> None:
-    """The operator of the values, quantized with the same scale."""
+    """Declare the form of an operator on the values, quantized with the same scale."""
 
     def form(input: Any, *args: Any, **kwargs: Any) -> Tensor:
         q = one_scale(input, label)
@@ -329,8 +329,8 @@ _on_values(statistics.std, "std")
 
 @quantized_form(sums.mean)
 def mean(input: Any, dim: Any = None, keepdim: bool = False, **options: Any) -> Tensor:
-    """PyTorch has a kernel for codes whose last dimensions are averaged; others are averages of values, whose sum it takes in a
-    certain order, on which ties depend: that is followed for feature maps with channels last."""
+    """The mean of a quantized tensor. PyTorch has a kernel for codes whose last dimensions are averaged; others are averages of values,
+    summed in an order on which ties depend: that is followed for channels-last feature maps."""
     q = one_scale(input, "mean")
     rank = len(input.shape)
     given = [dim] if isinstance(dim, int) else dim or range(rank)  # none of them means all
@@ -351,7 +351,7 @@ def mean(input: Any, dim: Any = None, keepdim: bool = False, **options: Any) -> 
 
 
 def _cascade(rows: list[Tensor]) -> Tensor:
-    """The sum of tensors in the order of PyTorch's kernel for up to 256: sixteen at a time, the rest, then the sums of sixteen."""
+    """Return the sum of tensors in the order of PyTorch's kernel for up to 256: sixteen at a time, the rest, then the sums of sixteen."""
     whole = len(rows) // 16 * 16
     parts = [functools.reduce(add, rows[i : i + 16]) for i in range(0, whole, 16)]
     rest = rows[whole:] or [rows[0] * 0]

@@ -31,7 +31,7 @@ from .packed import row
 
 @formula
 def nearest_codes(value, zero=0.0, low=0.0, high=0.0):
-    """Codes of (code - zero point) as floats."""
+    """Codes of floats that are multiples of the scale, after adding the zero point."""
     return clipped(round_(value + zero), low, high)
 
 
@@ -168,7 +168,7 @@ def prelu(qx: Tensor, weight: Tensor, output_scale: float, output_zero_point: in
 
 @formula
 def line_codes(x, alpha, beta, zero=0.0, out_zero=0.0, low=0.0, high=0.0, relu=False):
-    """Codes of alpha * (code - zero point) + beta, which are counted in the result's scale already."""
+    """Codes of alpha * (code - zero point) + beta, which are in units of the result's scale."""
     code = clipped(round_(fma(cast(x - zero, dt.float32), alpha, beta)) + out_zero, low, high)
     return maximum(code, out_zero) if relu else code
 
@@ -224,7 +224,7 @@ _declare_batch_norm()
 
 
 def _normalised(x: Any, groups: int, eps: float) -> Tensor:
-    """(x - mean) / deviation of each of `groups` parts of equal length, as PyTorch's kernel computes it: from sums of codes."""
+    """Return (x - mean) / deviation of each of `groups` parts of equal length, as PyTorch's kernel computes it: from sums of codes."""
     q = x._quantizer
     centred = _as_floats(x).reshape(groups, -1)
     mean = centred.mean(1, keepdim=True)
@@ -286,5 +286,5 @@ def group_norm(
 def instance_norm(
     input: Tensor, weight: Any, bias: Any, eps: float, output_scale: float, output_zero_point: int
 ) -> Tensor:
-    """Instance normalisation of a quantized tensor: each channel of each sample by itself."""
+    """Instance normalisation of a quantized tensor: each channel of each sample separately."""
     return group_norm(input, input.shape[1], weight, bias, eps, output_scale, output_zero_point)

@@ -55,14 +55,14 @@ class LinearPackedParams(Packed):
         return self._weights
 
     def weight_sums(self) -> np.ndarray:
-        """Return what each unit of the input's zero point adds to each column of sums."""
+        """Return the contribution of one unit of the input's zero point to each column of sums."""
         return self.sums - self.inputs * self.zeros
 
     def channel_zeros(self) -> Tensor | None:
         return None if self.symmetric else row(self.zeros, dt.int32)
 
     def to_codes(self, scale: float, zero_point: int, output_scale: float) -> tuple[Any, ...]:
-        """(offsets, zero points, multipliers, bias, its factor) of a call with these scales."""
+        """Return (offsets, zero points, multipliers, bias, its factor) of a call with these scales."""
         key = (scale, zero_point, output_scale)
         found = self.known.get(key)
         if found is None:
@@ -76,13 +76,13 @@ class LinearPackedParams(Packed):
 
     @functools.cached_property
     def to_floats(self) -> tuple[Any, ...]:
-        """(sums of weights, zero points, scales, bias)"""
+        """Return (sums of weights, zero points, scales, bias)."""
         bias = None if self.bias_values is None else row(self.bias_values, dt.float32)
         return row(self.weight_sums(), dt.int32), self.channel_zeros(), row(self.scales, dt.float32), bias
 
 
 def _sums(out: Tensor, codes: Tensor, packed: LinearPackedParams) -> Tensor | None:
-    """The product of codes in 32 bits, into the memory of `out`; the result are the sums of rows where weights have zero points."""
+    """Compute the product of codes in 32 bits, into the memory of `out`; return the sums of rows if weights have zero points."""
     flat = dense(codes)
     if len(flat.shape) != 2:
         flat = flat.view(codes.numel() // packed.inputs if packed.inputs else 0, packed.inputs)
@@ -123,7 +123,7 @@ def _(out: Tensor, codes: Tensor, packed: Any, scale: float, zero_point: int, re
 
 
 def _values_of_sums(out: Tensor, codes: Tensor, packed: Any, numbers: np.ndarray, relu: bool) -> None:
-    """`numbers`: scale and zero point of the codes."""
+    """Convert sums to floats; `numbers` are scale and zero point of the codes."""
     of_rows = _sums(out, codes, packed)
     weight_sums, zeros, scales, bias = packed.to_floats
     rows, n = _rows(out), packed.outputs
@@ -132,7 +132,7 @@ def _values_of_sums(out: Tensor, codes: Tensor, packed: Any, numbers: np.ndarray
 
 @internal(batching="each")
 def linear_of_floats(x: Tensor, packed: Any, most: int, relu: bool) -> NewTensor:
-    """A linear layer of floats, which are given codes up to `most` with a scale that covers them. In one operator, because small
+    """A linear layer of floats, which are quantized to codes up to `most` with a scale that covers them. In one operator, because small
     layers wait longer for Python than for the product."""
     return (*x.shape[:-1], packed.outputs), dt.float32, x.device
 
@@ -152,7 +152,7 @@ def dynamic_product(out: Tensor, x: Tensor, packed: Any, most: int, relu: bool) 
 
 
 def most_code(reduce_range: bool) -> int:
-    """The largest code of values with a dynamic scale."""
+    """Return the largest code of values with a dynamic scale."""
     return 127 if halved(reduce_range) else 255
 
 
@@ -165,18 +165,18 @@ def check_packed(packed: Any, kind: type, name: str) -> None:
 
 
 def unsigned(x: Any) -> tuple[Tensor, int]:
-    """Codes from 0 to 255 and their zero point. Products take those: codes with a sign are moved up by 128."""
+    """Return codes from 0 to 255 and their zero point, as products need: signed codes are shifted up by 128."""
     zero_point = int(x._quantizer.zero_point)
     return (x._codes, zero_point) if x.dtype is dt.quint8 else (moved(x._codes, dt.uint8), zero_point + 128)
 
 
 def moved(codes: Tensor, to: Any) -> Tensor:
-    """Codes without a sign as codes with one that stand for the same, or the other way."""
+    """Convert unsigned codes to signed ones of the same values, or the other way."""
     return (codes.view(dt.uint8) ^ 128).view(to)
 
 
 def check_codes(x: Any, name: str) -> None:
-    """Activations are codes of 8 bits (with a sign where the engine is qnnpack or onednn), with one scale."""
+    """Check that activations are 8-bit codes (signed if the engine is qnnpack or onednn), with one scale."""
     signed = isinstance(x, QuantizedTensor) and x.dtype is dt.qint8 and Engine.name in ("qnnpack", "onednn")
     if not isinstance(x, QuantizedTensor) or not (x.dtype is dt.quint8 or signed):
         kind = x.dtype if isinstance(x, Tensor) else type(x).__name__
@@ -206,7 +206,7 @@ def run_linear(x: Any, packed: Any, scale: float, zero_point: int, relu: bool, n
 
 
 def linear_values(x: Any, packed: Any, name: str) -> Tensor:
-    """A linear layer of codes, with a result in float32."""
+    """Return a linear layer of codes, with a result in float32."""
     check_packed(packed, LinearPackedParams, name)
     check_codes(x, name)
     _check_shape(x, packed, name)

@@ -1,4 +1,4 @@
-"""Methods that quantized tensors have in place of the strided ones: those that never look at memory, and Python's."""
+"""Methods of quantized tensors that replace the strided ones: those that need no memory, and Python's."""
 
 from __future__ import annotations
 

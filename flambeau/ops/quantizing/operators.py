@@ -15,7 +15,7 @@ class _Namespace(ModuleType):
 
 
 def make_namespace(name: str) -> Any:
-    """The operators of a namespace, as `torch.ops` has them."""
+    """Return the operators of a namespace, in the form of `torch.ops`."""
     place = _Namespace(f"torch.ops.{name}")
     for key, function in namespace(name).items():
         function.__module__ = place.__name__

@@ -1,4 +1,4 @@
-"""Weights laid out for products: what `*_prepack` makes, and modules keep."""
+"""Weights packed for products: the results of `*_prepack`, which modules keep."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ KINDS: dict[str, Any] = {}  # the classes of packed weights, by their names in f
 
 
 class ScriptObject:
-    """Base of objects that PyTorch's files describe as of its C++ classes: made empty, then told their state and the name of their class."""
+    """Base of objects that PyTorch's files describe as instances of its C++ classes: made empty, then given their state and the name of their
+    class."""
 
     __torch_class__: str
 
@@ -59,7 +60,7 @@ ScriptObject.__module__ = "flambeau"
 
 
 def become(made: Any, kind: type) -> None:
-    """Change an object's class, whatever it says that its class is."""
+    """Change an object's class, whatever its `__class__` says."""
     vars(object)["__class__"].__set__(made, kind)
 
 
@@ -69,7 +70,7 @@ def methods(**schemas: str) -> dict[str, tuple[str, None]]:
 
 
 class NativeObject(CustomClass, ScriptObject):
-    """The base of the classes themselves: their objects say that they are ScriptObjects, and are pickled as such."""
+    """The base of the classes themselves: their objects claim to be ScriptObjects, and are pickled as such."""
 
     script_names: ClassVar[dict[str, str]] = {"__getstate__": "state", "__setstate__": "set_state"}
 
@@ -81,7 +82,7 @@ class NativeObject(CustomClass, ScriptObject):
 
 
 class Packed(NativeObject):
-    """Quantized weights and a bias in float32, with what products need of them. `channel` is the dimension of the outputs."""
+    """Quantized weights and a bias in float32, with the numbers that products need. `channel` is the dimension of the outputs."""
 
     def __init__(self, weight: Any, bias: Tensor | None, channel: int = 0, groups: int = 1):
         self.weight, self.given_bias, self.channel = weight, bias, channel
@@ -99,7 +100,7 @@ class Packed(NativeObject):
         self._weights: Weights | None = None
 
     def unpack(self) -> tuple[Any, Tensor | None]:
-        """The weights and the bias as they were given."""
+        """Return the original weights and bias."""
         return self.weight, self.given_bias
 
     def bias(self) -> Tensor | None:
@@ -109,7 +110,7 @@ class Packed(NativeObject):
         return self.weight, self.given_bias
 
     def remember(self, key: tuple[Any, ...], value: Any) -> Any:
-        """Keep what follows from the scales of a call, which are the same every time in most programs."""
+        """Cache a value computed from the scales of a call, which are the same every time in most programs."""
         if len(self.known) >= _MAX_KNOWN:
             self.known.clear()
         self.known[key] = value
@@ -121,8 +122,8 @@ class Packed(NativeObject):
 
 
 def fbgemm_bias(packed: Packed, scales: np.ndarray) -> tuple[np.ndarray | None, float]:
-    """The bias, and what it is multiplied by when it is added to sums, which count in units of `scales` (the input's times the
-    weights'): FBGEMM divides by scales of channels, and multiplies with the reciprocal of a single one as it adds."""
+    """Return the bias, and its factor when it is added to sums, which are in units of `scales` (the input's times the weights'): FBGEMM
+    divides by scales of channels, and multiplies with the reciprocal of a single one as it adds."""
     if packed.bias_values is None or packed.by_channel:
         return None if packed.bias_values is None else packed.bias_values / scales, 1.0
     return packed.bias_values, float(np.float32(1) / scales[0])

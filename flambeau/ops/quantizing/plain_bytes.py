@@ -21,7 +21,7 @@ def _values(codes: Tensor, scale: float, zero_point: int) -> Tensor:
 
 
 def _result(values: Tensor, scale: float, zero_point: int, d: Any, relu: bool = False) -> Tensor:
-    """Values as bytes of a scale, or in a floating-point dtype."""
+    """Return values as bytes of a scale, or in a floating-point dtype."""
     values = values.relu() if relu else values
     if d is not dt.uint8:
         return values.to(d)
@@ -90,7 +90,7 @@ def linear_relu_dynamic_fp16(x: Tensor, w: Tensor, bias: Any = None) -> Tensor:
 
 @composite(namespaces=("_quantized",), method=False)
 def wrapped_fbgemm_pack_gemm_matrix_fp16(W: Tensor) -> Tensor:
-    """The weights of a linear layer in float16. (PyTorch's are laid out as FBGEMM wants them, and mean nothing elsewhere.)"""
+    """The weights of a linear layer in float16. (PyTorch's have FBGEMM's layout, and mean nothing elsewhere.)"""
     return linear_prepack_fp16(W)
 
 
@@ -105,7 +105,7 @@ def wrapped_quantized_linear(
     X: Tensor, X_scale: Tensor, X_zero_point: Tensor, W: Tensor, W_scale: Tensor, W_zero_point: Tensor, B: Tensor,
     output_scale: Tensor, output_zero_point: Tensor, out_channel: int,
 ) -> Tensor:  # fmt: skip
-    """A linear layer of floats, all of which is quantized in the call."""
+    """A linear layer of floats, all of which are quantized in the call."""
     packed = linear_prepack(quantize_per_tensor(W, W_scale, W_zero_point, dt.qint8), B)
     x = quantize_per_tensor(X, X_scale, X_zero_point, dt.quint8)
     return linear(x, packed, float(output_scale), int(output_zero_point)).dequantize()

@@ -1,4 +1,4 @@
-"""Recurrent layers with quantized weights: products of inputs that are quantized as they come, and gates in float32."""
+"""Recurrent layers with quantized weights: products of dynamically quantized inputs, and gates in float32."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class CellParams(NativeObject):
         self.w_ih, self.w_hh, self.b_ih, self.b_hh, self.reduce_range = w_ih, w_hh, b_ih, b_hh, reduce_range
 
     def product(self, out: Tensor, x: Tensor, packed: Any) -> None:
-        """out = x times packed weights, plus their bias."""
+        """Compute out = x times packed weights, plus their bias."""
         if isinstance(packed, HalfLinearPackedParams):
             heavy.matmul(out, x, packed.weight.t(), packed.given_bias)
         else:
             dynamic_product(out, x, packed, most_code(self.reduce_range), False)
 
     def state(self) -> tuple[Any, ...]:
-        """(kind, biases, scalars, whole numbers, packed weights), as PyTorch's files have it."""
+        """Return (kind, biases, scalars, integers, packed weights), in the form of PyTorch's files."""
         packed = [self.w_ih, self.w_hh]
         if isinstance(self.w_ih, HalfLinearPackedParams):
             return "quantized_fp16", [], [], [], packed
@@ -104,7 +104,7 @@ def _layers(
     ways: int,
     dropout: float,
 ) -> tuple[Any, ...]:
-    """All layers over rows of x, `sizes` of them at each time; `states` holds one for each layer and direction."""
+    """Run all layers over rows of x, `sizes` of them at each time; `states` has one for each layer and direction."""
     last: list[tuple[Any, ...]] = []
     for layer in range(layers):
         outputs = []

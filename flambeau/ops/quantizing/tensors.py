@@ -1,4 +1,4 @@
-"""Making quantized tensors, and what they say about themselves."""
+"""Quantized tensors: making them, and their attributes."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def _number(x: Any, kind: type) -> Any:
 
 @composite(method=False)
 def quantize_per_tensor(input: Any, scale: Any, zero_point: Any, dtype: Any) -> Any:
-    """The tensor quantized with one scale: each value as the nearest of (code - zero_point) * scale. Of a list of tensors with
-    tensors of scales and zero points, a tuple."""
+    """The tensor quantized with one scale: each value becomes the nearest of (code - zero_point) * scale. For a list of tensors with tensors
+    of scales and zero points, a tuple."""
     if isinstance(input, (list, tuple)):
         return tuple(quantize_per_tensor(x, scale[i], zero_point[i], dtype) for i, x in enumerate(input))
     _check_float(input, "quantize_per_tensor")
@@ -75,7 +75,7 @@ def quantize_per_tensor(input: Any, scale: Any, zero_point: Any, dtype: Any) -> 
 
 
 def choose_parameters(low: float, high: float, least: int, most: int, reduce_range: bool) -> tuple[float, int]:
-    """Scale and zero point for values from `low` to `high`, such that zero has a code of its own (`ChooseQuantizationParams`)."""
+    """Return scale and zero point for values from `low` to `high`, such that zero has a code of its own (`ChooseQuantizationParams`)."""
     if reduce_range:
         least, most = int(least / 2), int(most / 2)
     low, high = min(low, 0.0), max(high, 0.0)
@@ -103,12 +103,12 @@ def check_finite(*numbers: float) -> None:
 
 
 def halved(reduce_range: bool) -> bool:
-    """Return whether dynamic scales use half of the codes, where that is asked for: the engine qnnpack never does."""
+    """Return whether dynamic scales use half of the codes if requested: the engine qnnpack never does."""
     return reduce_range and Engine.name != "qnnpack"
 
 
 def dynamic_parameters(input: Tensor, d: Dtype, reduce_range: bool) -> tuple[float, int]:
-    """Scale and zero point for the values of a tensor."""
+    """Return scale and zero point for the values of a tensor."""
     low, high = (float(x.item()) for x in input.aminmax()) if input.numel() else (0.0, 0.0)
     check_finite(low, high)
     least, most = CODE_RANGES[d]
@@ -136,7 +136,7 @@ def _choose_qparams_per_tensor(self: Tensor, reduce_range: bool = False) -> tupl
 def channel_quantizer(
     scales: Tensor, zero_points: Tensor, axis: int, shape: Any, exact_integers: bool = True
 ) -> Quantizer:
-    """The quantizer of channels, checked; zero points that are floats make it one of floats."""
+    """Return the quantizer of channels, checked; zero points that are floats make it one of floats."""
     if len(scales.shape) != 1:
         raise RuntimeError("scale tensor must have dimension 1")
     if len(zero_points.shape) != 1:
@@ -168,7 +168,7 @@ def quantize_per_channel(input: Tensor, scales: Tensor, zero_points: Tensor, axi
 
 @composite
 def dequantize(input: Any) -> Any:
-    """The values of a quantized tensor, in float32; of a list of tensors, a tuple."""
+    """The values of a quantized tensor, in float32; for a list of tensors, a tuple."""
     if isinstance(input, (list, tuple)):
         return tuple(dequantize(x) for x in input)
     if isinstance(input, QuantizedTensor):
@@ -230,7 +230,7 @@ def _make_per_channel_quantized_tensor(input: Tensor, scale: Tensor, zero_point:
 
 @composite(method=False)
 def _saturate_weight_to_fp16(weight: Tensor) -> Tensor:
-    """Values kept within the range of float16."""
+    """The values limited to the range of float16."""
     return weight.clamp(-65504.0, 65504.0)
 
 
@@ -259,18 +259,18 @@ def _quantizer(t: Any, name: str, channels: bool) -> Quantizer:
 
 @composite
 def int_repr(input: Tensor) -> Tensor:
-    """The codes, as plain whole numbers; those of less than 8 bits as bytes that hold several."""
+    """The codes, as plain integers; those of less than 8 bits as bytes that hold several."""
     t = _need_quantized(input, "int_repr")
     return together(t) if t.dtype in PER_BYTE else t._codes.clone()
 
 
 def together(t: QuantizedTensor) -> Tensor:
-    """Codes of less than 8 bits, several to a byte."""
+    """Pack codes of less than 8 bits, several to a byte."""
     return copy_of_array(in_bytes(values_on_host(t._codes).reshape(1, -1), PER_BYTE[t.dtype]), dt.uint8)
 
 
 def in_storage(t: QuantizedTensor) -> Tensor:
-    """Pack a tensor into as many bytes as PyTorch's storage of it has: each row would have room for a byte of its own."""
+    """Pack a tensor into the number of bytes of PyTorch's storage of it, in which each row has room for bytes of its own."""
     packed = together(t)
     columns = t.shape[-1] if t.shape else 1
     size = (t.numel() // columns if columns else 0) * -(-columns // PER_BYTE[t.dtype])

@@ -1,1 +1,1 @@
-"""Random tensors and what is drawn from distributions."""
+"""Random tensors and samples of distributions."""

@@ -63,7 +63,7 @@ def _shape(name: str, size: Values, options: dict[str, Any]) -> Size:
 
 
 def _drawn(name: str, sample: Sampler, size: Values, generator: Any, out: Any, options: dict[str, Any]) -> Tensor:
-    """Numbers of the default dtype, unless another is given."""
+    """Return random numbers, by default of the default dtype."""
     if generator is None and out is None and not options:
         return fill(empty(as_shape(size, name), get_default_dtype(), default_device()), default_generator, sample)
     shape = _shape(name, size, options)
@@ -91,7 +91,7 @@ def randn(*size: Any, generator: Any = None, out: Any = None, **options: Any) ->
 
 
 def _bounds(name: str, args: Values, kwargs: dict[str, Any], rest: int) -> tuple[int, int, tuple[Any, ...]]:
-    """`low`, `high` and what follows them: (high, ...) or (low, high, ...), by position or by name."""
+    """Return `low`, `high` and the arguments after them: (high, ...) or (low, high, ...), by position or by name."""
     names = ("high",) if len(args) + ("high" in kwargs) + ("low" in kwargs) - rest < 2 else ("low", "high")
     values, left = {}, list(args)
     for argument in names:
@@ -169,7 +169,7 @@ def randn_like(input: Tensor, *, generator: Any = None, **options: Any) -> Tenso
 
 
 def _number(value: Any) -> Any:
-    """A bound given as a tensor of one element."""
+    """Return a bound, which may be given as a tensor of one element."""
     if isinstance(value, Tensor) and not is_int(value):
         return int(value.item())
     return value
@@ -194,7 +194,7 @@ def _fill_(self: Tensor, name: str, label: str, sample: Sampler, generator: Any)
 
 
 def _reals(name: str, **given: Any) -> list[float]:
-    """Number arguments as Python numbers."""
+    """Return number arguments as Python numbers."""
     found = []
     for argument, value in given.items():
         if isinstance(value, (Tensor, np.generic)):

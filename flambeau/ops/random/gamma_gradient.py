@@ -25,7 +25,7 @@ _CHUNK = 4096
 
 
 def _integrate(integrand: Callable[[np.ndarray, slice], np.ndarray], size: int) -> np.ndarray:
-    """The integral over y from 0 to infinity for each of `size` parameters; `integrand(y, which)` broadcasts."""
+    """Return the integral over y from 0 to infinity for each of `size` parameters; `integrand(y, which)` broadcasts."""
     total = np.empty(size)
     with np.errstate(all="ignore"):
         for start in range(0, size, _CHUNK):
@@ -38,7 +38,7 @@ def _integrate(integrand: Callable[[np.ndarray, slice], np.ndarray], size: int) 
 
 
 def digamma(x: np.ndarray) -> np.ndarray:
-    """The derivative of the logarithm of the gamma function, for positive x."""
+    """Return the derivative of the logarithm of the gamma function, for positive x."""
     shifted, result = x.copy(), np.zeros_like(x)
     for _ in range(8):
         small = shifted < 8
@@ -55,7 +55,7 @@ def _by_series(
     arguments: tuple[np.ndarray, ...],
     like: np.ndarray,
 ) -> np.ndarray:
-    """The series where it is good, quadrature elsewhere, in the dtype of `like`."""
+    """Return the series where it is accurate, quadrature elsewhere, in the dtype of `like`."""
     shape = np.broadcast_shapes(*(a.shape for a in arguments))
     flat = [np.ascontiguousarray(np.broadcast_to(a, shape), np.float64).reshape(-1) for a in arguments]
     size = flat[0].size
@@ -70,13 +70,13 @@ def _by_series(
 
 
 def gamma_gradient(alpha: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """d x / d alpha for samples x of gamma distributions with shape parameter alpha and scale 1."""
+    """Return d x / d alpha for samples x of gamma distributions with shape parameter alpha and scale 1."""
     return _by_series(gamma_series, _gamma_by_quadrature, (alpha, x), x)
 
 
 def dirichlet_gradient(x: np.ndarray, alpha: np.ndarray, total: np.ndarray) -> np.ndarray:
-    """(d x / d alpha) / (1 - x) for samples x of beta distributions with parameters alpha and total - alpha: what all
-    components of a Dirichlet sample move by, in proportion to their distance from the corner of x."""
+    """Return (d x / d alpha) / (1 - x) for samples x of beta distributions with parameters alpha and total - alpha: the change of all
+    components of a Dirichlet sample, in proportion to their distance from the corner of x."""
     return _by_series(beta_series, _beta_by_quadrature, (x, alpha, total), x)
 
 

@@ -1,4 +1,4 @@
-"""Putting random numbers into tensors: the generator argument, and the order in which elements take their numbers."""
+"""Random fills of tensors: the generator argument, and the order in which elements get their numbers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .samplers import Sampler
 
 
 def as_generator(value: Any, name: str) -> Generator:
-    """The generator= argument; None is the default generator."""
+    """Return the generator= argument; None is the default generator."""
     if value is None:
         return default_generator
     if not isinstance(value, Generator):
@@ -32,7 +32,7 @@ def as_generator(value: Any, name: str) -> Generator:
 
 
 def store(t: Tensor, flat: np.ndarray) -> None:
-    """Values in visited order become the elements of `t`. No autograd, no version bump."""
+    """Store values in visited order as the elements of `t`. No autograd, no change of the version."""
     if not t._contig:
         t._array()[...] = place(flat, t.shape, t._strides)
     elif flat.nbytes:
@@ -42,7 +42,7 @@ def store(t: Tensor, flat: np.ndarray) -> None:
 
 @effect(name="random_fill", draws=True, batching="each")
 def fill(t: Tensor, generator: Generator, sample: Sampler) -> Tensor:
-    """Fill `t` with random numbers. No autograd, no version bump."""
+    """Fill `t` with random numbers. No autograd, no change of the version."""
 
 
 @fill.on("cpu")
@@ -61,7 +61,7 @@ def _(t: Tensor, generator: Generator, sample: Sampler) -> None:
 
 
 def _forgotten(label: str) -> Primitive:
-    """The graph node of a tensor whose values were replaced by random ones: no gradient passes."""
+    """Return the graph node of a tensor whose values were replaced by random ones: no gradient passes."""
 
     def overwritten(input: Tensor) -> Tensor:
         return input._bare_alias()
@@ -73,7 +73,7 @@ _FORGOTTEN: dict[str, Primitive] = {}
 
 
 def fill_inplace(t: Tensor, name: str, label: str, change: Callable[[], Any]) -> Tensor:
-    """The frame of an in-place random operator: may `t` be written, `change` it, and what autograd remembers."""
+    """Run an in-place random operator: check that `t` may be written, `change` it, and set its history."""
     need_tensor(name, t, "self")
     check_writable(t)
     node = None

@@ -1,4 +1,4 @@
-"""Distributions that fill tensors: each with a native kernel, and NumPy's version of it for what that does not take."""
+"""Distributions that fill tensors: each with a native kernel, and a NumPy version for other cases."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ _EXACT = frozenset({dt.int64, dt.int32, dt.int16, dt.int8, dt.uint8, dt.float32,
 
 
 class Sampler:
-    """`flat` gives n values in the order in which PyTorch's loops visit the destination; `contiguous` says whether that
-    is contiguous, because some algorithms depend on it. `native` fills a contiguous tensor with the same values and says
-    whether it could."""
+    """A distribution. `flat` returns n values in the order in which PyTorch's loops visit the destination; `contiguous` says whether that is
+    contiguous, on which some algorithms depend. `native` fills a contiguous tensor with the same values and returns whether it could."""
 
     def flat(self, generator: Generator, n: int, d: dtype, contiguous: bool) -> np.ndarray:
         raise NotImplementedError
@@ -35,7 +34,7 @@ class Sampler:
 
 
 def _parts(out: Tensor, n: int) -> Tensor:
-    """A complex tensor as twice as many real numbers."""
+    """Return a complex tensor as twice as many real numbers."""
     real = out.dtype.to_real()
     return new_tensor(out._storage, make_size((2 * n,)), (1,), 2 * out._offset, real, out.device, True)
 
@@ -69,7 +68,7 @@ class Geometric(Sampler):
 
 
 class FullIntegers(Sampler):
-    """Any number of the dtype that is not negative."""
+    """Sampler of any non-negative number of the dtype."""
 
     def flat(self, generator: Generator, n: int, d: dtype, contiguous: bool) -> np.ndarray:
         return integers.random_full(generator, n, d)
@@ -77,7 +76,7 @@ class FullIntegers(Sampler):
 
 @functools.lru_cache(1024)
 def _top(d: dtype, low: float, high: float) -> float:
-    """The upper bound of uniform numbers as a number of their dtype."""
+    """Return the upper bound of uniform numbers as a number of their dtype."""
     algorithms.check_uniform(d, low, high)
     return float(widen(narrow(np.array([high]), d), d)[0])
 
@@ -143,7 +142,7 @@ class Exponential(Sampler):
 
 
 class Bernoulli(Sampler):
-    """`one` with probability `p`, else 0."""
+    """Sampler of `one` with probability `p`, else 0."""
 
     def __init__(self, p: float, one: float = 1.0):
         self.p, self.one = p, one
@@ -162,11 +161,11 @@ class Bernoulli(Sampler):
 
 
 class KeptElements(Bernoulli):
-    """The factors that dropout multiplies elements by."""
+    """Sampler of the factors by which dropout multiplies elements."""
 
 
 class Integers(Sampler):
-    """Random integers from low to high - 1, or to the largest number of the dtype if `high` is None."""
+    """Sampler of integers from low to high - 1, or to the largest number of the dtype if `high` is None."""
 
     def __init__(self, low: int, high: int | None):
         self.low, self.high = low, high

@@ -83,7 +83,7 @@ def _(out: Tensor, input: Tensor, p: float, generator: Generator) -> None:
 
 @composite(kind="random")
 def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None, out: Any = None) -> Tensor:
-    """Zeros and ones: one with the probability in `input`, or with probability `p` whatever `input` holds."""
+    """Zeros and ones: one with the probability in `input`, or with probability `p` regardless of `input`."""
     need_tensors("bernoulli", input=input)
     source = as_generator(generator, "bernoulli")
     if p is not None and not isinstance(p, (int, float)):
@@ -113,7 +113,7 @@ def _check_deviation(std: Any) -> None:
 
 
 def _fill_normal(t: Tensor, mean: Any, std: Any, generator: Generator) -> Tensor:
-    """Noise, times std, plus mean, each step rounded: PyTorch's order of operations."""
+    """Write noise, times std, plus mean, each step rounded: PyTorch's order of operations."""
     if not isinstance(std, Tensor):
         return fill(t, generator, Normal(0.0, std)).add_(mean)
     return fill(t, generator, Normal(0.0, 1.0)).mul_(std).add_(mean)
@@ -249,7 +249,7 @@ def _(out: Tensor, input: Tensor, num_samples: int, replacement: bool, generator
 
 
 def _race(source: Generator, input: Tensor, num_samples: int) -> np.ndarray:
-    """Sampling without replacement from weights that are not contiguous: the noise follows their memory order."""
+    """Sample without replacement from weights that are not contiguous: the noise follows their memory order."""
     if num_samples > input.shape[-1]:
         raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
     noise = algorithms.exponential(source, numel_of(input.shape), input.dtype)
@@ -263,7 +263,7 @@ def _race(source: Generator, input: Tensor, num_samples: int) -> np.ndarray:
 
 
 def _sampling_op(fn: Any, native: Callable[..., None], sample: Callable[..., np.ndarray], **options: Any) -> Any:
-    """An operator whose samples come from the elements of its input, row by row."""
+    """Declare an operator whose samples depend on the elements of its input, row by row."""
     op = internal(fn, layout=like_first, draws=True, batching="each", **options)
 
     @op.on("cpu")
@@ -388,7 +388,7 @@ def _(out: Tensor, x: Tensor, alpha: Tensor, total: Tensor) -> None:
 
 @internal(layout=like_first, draws=True, batching="each")
 def _dirichlet(input: Tensor, generator: Generator) -> Tensor:
-    """Samples of Dirichlet distributions, whose parameters lie along the last dimension of `input`."""
+    """Samples of Dirichlet distributions, whose parameters are along the last dimension of `input`."""
 
 
 @_dirichlet.on("cpu")

@@ -21,7 +21,7 @@ _TAIL = copy_of_array(np.array(STIRLING_TAIL), dt.float64)
 
 @contextmanager
 def _drawing(generator: Generator) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """The engine, scratch words and the kept normal sample, while nobody else draws."""
+    """Context manager: the engine, scratch words and the kept normal sample, with the generator locked."""
     with generator.lock:
         engine, words, kept, values = generator.native()
         waiting = generator.kept_normal
@@ -68,7 +68,7 @@ def multinomial_samples(out: Tensor, generator: Generator, weights: Tensor, num_
 
 
 def winner_samples(out: Tensor, generator: Generator, weights: Tensor) -> None:
-    """A draw from each row: the largest weight / exponential noise."""
+    """Draw once from each row: the largest weight / exponential noise."""
     k = weights.shape[-1]
     rows = numel_of(weights.shape) // k
     check_race(rm.widen(weights._array(), weights.dtype).reshape(rows, k))

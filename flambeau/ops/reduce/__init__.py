@@ -1,1 +1,1 @@
-"""Operators that fold dimensions: sums, extremes, norms, statistics, scans, counts."""
+"""Operators that reduce or scan dimensions: sums, extremes, norms, statistics, scans, counts."""

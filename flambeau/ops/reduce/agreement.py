@@ -1,4 +1,4 @@
-"""Questions about whole tensors: equal, allclose; the trace of a matrix; a hash of the bits."""
+"""Comparisons of whole tensors: equal, allclose; the trace of a matrix; a hash of the bits."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ def gradient(input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order:
 
 
 def _checked(name: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> tuple[Any, int]:
-    """The widths between samples, and the wrapped dimension."""
+    """Return the widths between samples, and the wrapped dimension."""
     need_tensor(name, y)
     if y.dtype is dt.bool_:
         raise RuntimeError(f"{name}: received a bool input for `y`, but bool is not supported")
@@ -180,7 +180,7 @@ def _widths(name: str, y: Tensor, x: Tensor, d: int) -> Tensor:
 
 
 def _points(name: str, x: Any, dx: Any) -> tuple[Tensor | None, Any]:
-    """trapezoid(y, x) and trapezoid(y, dx=...)"""
+    """Return the points of trapezoid(y, x) or the distance of trapezoid(y, dx=...)."""
     if x is not None and dx is not None:
         raise TypeError(f"{name}() received an invalid combination of arguments: both `x` and `dx`")
     if isinstance(x, Tensor):
@@ -193,7 +193,7 @@ def _points(name: str, x: Any, dx: Any) -> tuple[Tensor | None, Any]:
 
 @composite(method=False)
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
-    """The integral of samples y by the trapezoid rule, at points x or dx (1) apart."""
+    """The integral of samples y by the trapezoid rule, at points x or at the distance dx (1)."""
     x, dx = _points("trapezoid", x, dx)
     if y.shape and y.shape[wrap_dim(dim, len(y.shape))] == 0:
         return _nothing(y, dim)

@@ -1,4 +1,4 @@
-"""Largest and smallest elements, and where they are: amax, max, argmax, aminmax and their opposites."""
+"""Largest and smallest elements, and their positions: amax, max, argmax, aminmax and their opposites."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _divide_among = Pointwise(
 
 
 def share_among_equals(g: Tensor, input: Tensor, out: Tensor, dims: tuple[int, ...], keepdim: bool) -> Tensor:
-    """The gradient of an extreme value goes in equal parts to all elements that have it."""
+    """Return the gradient of an extreme value, in equal parts for all elements that have it."""
     rank = len(input.shape)
     x, top = input._bare_alias(), restored(out._bare_alias(), rank, dims, keepdim)
     if modes.active and modes.deciding():  # in operators that have names
@@ -48,7 +48,7 @@ def share_among_equals(g: Tensor, input: Tensor, out: Tensor, dims: tuple[int, .
 
 
 def select_backward(g: tuple[Any, ...], index: Tensor, input_shape: Any, dim: int, keepdim: bool) -> Tensor | None:
-    """The gradient of values picked along a dimension goes back to where they were."""
+    """Return the gradient of values picked along a dimension, at their original positions."""
     values, shape = g[0], input_shape
     if not shape:
         return values
@@ -62,7 +62,7 @@ def select_backward(g: tuple[Any, ...], index: Tensor, input_shape: Any, dim: in
 
 
 def check_not_empty(op: Any, a: Tensor, dim: Any, dims: tuple[int, ...], requested: Any) -> None:
-    """An extreme value of nothing does not exist."""
+    """Raise for an extreme value of no elements."""
     if a.dtype.is_complex:
         raise unsupported(f"{op.name}_values_cpu", a.dtype)
     refuse_empty(op.name, a, dim, dims)
@@ -153,7 +153,7 @@ _FEW = 16384
 
 
 def pick(input: Tensor, index: Tensor, d: int, keepdim: bool) -> Tensor:
-    """The elements at `index`, whose shape is the input's with dimension `d` reduced."""
+    """Return the elements at `index`, whose shape is the input's with dimension `d` reduced."""
     if not input.shape:
         return input.clone()
     shape = index.shape

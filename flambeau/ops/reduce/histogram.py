@@ -93,7 +93,7 @@ def _outer_edges(column: np.ndarray, given: tuple[float, float] | None, dim: int
 
 
 def _places(column: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """The bin of each element between any edges; -1 outside. The last edge belongs to the last bin."""
+    """Return the bin of each element between any edges; -1 outside. The last edge belongs to the last bin."""
     place = np.empty(len(column), np.int64)
     if len(column):
         search_sorted(

@@ -1,4 +1,4 @@
-"""Norms of vectors and matrices, and what is made of them: norm, dist, renorm."""
+"""Norms of vectors and matrices, and functions of them: norm, dist, renorm."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .sums import sum_
 def _unrounded_real(
     op: Reduction, d: dtype_type, requested: dtype_type | None
 ) -> tuple[dtype_type, dtype_type, dtype_type]:
-    """Sums of powers may leave the range of half-width floats where their roots do not."""
+    """Return the dtypes of norms: sums of powers may leave the range of half-width floats where their roots do not."""
     real = opmath(d.to_real())
     return d, real, real
 
@@ -133,7 +133,7 @@ def _check_dtype(name: str, x: Tensor, wanted: dtype_type | None) -> None:
 
 
 def _check_identity(x: Tensor, order: float, dim: Any) -> None:
-    """Negative and infinite orders of nothing do not exist."""
+    """Raise for negative and infinite orders of no elements."""
     if numel_of(x.shape) or not (order < 0 or order == math.inf):
         return
     word = f"{order:g}"
@@ -249,7 +249,7 @@ def matrix_norm(
 
 
 def _either_norm(A: Tensor, order: Any, dim: Any, keepdim: bool, dtype: Any) -> Tensor:
-    """A vector or a matrix norm, as the number of dimensions says."""
+    """Return a vector or a matrix norm, by the number of dimensions."""
     dims = None if dim is None else (tuple(dim) if isinstance(dim, (tuple, list)) else (dim,))
     if dims is not None and len(dims) not in (1, 2) and order is not None:
         raise RuntimeError(f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {list(dims)}")

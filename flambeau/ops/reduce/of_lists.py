@@ -1,7 +1,7 @@
-"""Norms of many tensors, and products of many with one number, in one launch each: what gradient clipping does to every parameter.
+"""Norms of many tensors, and products of many with one number, in one launch each, for gradient clipping.
 
-Only where all tensors are dense float32 tensors of one device that has such launches, and nobody wants to see single calls; elsewhere
-the functions return None or False, and the caller goes through the list."""
+Only if all tensors are dense float32 tensors of one device that has such launches, and no mode must see single calls; otherwise the functions
+return None or False, and the caller goes through the list."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _are_alike(tensors: list[Tensor]) -> bool:
 
 @functools.lru_cache(4096)
 def is_one_piece(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Return whether a tensor has elements and they fill a piece of memory without gaps, in any order."""
+    """Return whether a tensor has elements and they fill a stretch of memory without gaps, in any order."""
     return 0 not in shape and is_non_overlapping_and_dense(shape, strides)
 
 

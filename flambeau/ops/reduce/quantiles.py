@@ -29,7 +29,7 @@ _mix = Pointwise("mix", lambda a, b, w: f.where(w < 0.5, a + w * (b - a), b - (b
 
 
 def _check(name: str, x: Tensor, q: Any, interpolation: str) -> Tensor:
-    """q as a tensor of one or no dimensions."""
+    """Return q as a tensor of one or no dimensions, after PyTorch's checks."""
     need_tensor(name, x)
     if not numel_of(x.shape):
         raise RuntimeError(f"{name}() input tensor must be non-empty")
@@ -110,5 +110,5 @@ def quantile(
 def nanquantile(
     input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
-    """The q-th quantiles of what is not nan."""
+    """The q-th quantiles of the elements that are not nan."""
     return _quantile("nanquantile", input, q, dim, keepdim, interpolation, True)

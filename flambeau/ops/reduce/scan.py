@@ -26,7 +26,7 @@ from ..machinery.reduction import Reduction, to_bool
 
 
 def one_dim(name: str, dim: Any, rank: int) -> int:
-    """The dimension that an argument of `name` says, counted from the front."""
+    """Return the dimension given to `name`, counted from the front."""
     if type(dim) is int and -rank <= dim < rank:
         return dim if dim >= 0 else dim + rank
     if not is_int(dim):
@@ -52,7 +52,7 @@ _RUNNING = {
     batching="along",
 )
 def running_sum(input: Tensor, dim: int, reverse: bool) -> Tensor:
-    """The sum of everything up to (from, if `reverse`) each element."""
+    """The sum of all elements up to (from, if `reverse`) each element."""
 
 
 @running_sum.op.as_aten
@@ -69,7 +69,7 @@ def _(out: Tensor, input: Tensor, dim: int, reverse: bool) -> None:
 
 
 def _prepared(name: str, input: Tensor, dtype: Any, out: Any) -> Tensor:
-    """The input in the dtype the result will have: dtype=, out's dtype, int64 for integers."""
+    """Return the input in the result's dtype: dtype=, out's dtype, int64 for integers."""
     if not isinstance(input, Tensor):
         need_tensor(name, input)
     if dtype is not None:
@@ -88,7 +88,7 @@ def _prepared(name: str, input: Tensor, dtype: Any, out: Any) -> Tensor:
 
 @composite(autocast_cuda="float32")
 def cumsum(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Tensor:
-    """The sum of everything up to each element along a dimension."""
+    """The sum of all elements up to each one along a dimension."""
     x = _prepared("cumsum", input, dtype, out)
     result = running_sum(x, one_dim("cumsum", dim, len(x.shape)), False)
     return result if out is None else write_out("cumsum", out, result)
@@ -124,7 +124,7 @@ def _(out: Tensor, g: Tensor, products: Tensor, input: Tensor, dim: int) -> None
 
 
 def _cumprod_grad_from_parts(g: Tensor, input: Tensor, dim: int) -> Tensor:
-    """Return cumprod's gradient made of differentiable operators, for second derivatives and complex numbers."""
+    """Return cumprod's gradient by differentiable operators, for second derivatives and complex numbers."""
     if not input.shape:
         return g
     x, n = input.conj(), input.shape[dim]
@@ -145,7 +145,7 @@ def _cumprod_grad_from_parts(g: Tensor, input: Tensor, dim: int) -> Tensor:
 
 @internal(layout=like_first, grads={"input": _cumprod_grad}, quirks=Quirks(label="CumprodBackward0"), batching="along")
 def running_product(input: Tensor, dim: int) -> Tensor:
-    """The product of everything up to each element."""
+    """The product of all elements up to each one."""
 
 
 @running_product.on("any")
@@ -155,7 +155,7 @@ def _(out: Tensor, input: Tensor, dim: int) -> None:
 
 @composite(autocast_cuda="float32")
 def cumprod(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Tensor:
-    """The product of everything up to each element along a dimension."""
+    """The product of all elements up to each one along a dimension."""
     x = _prepared("cumprod", input, dtype, out)
     result = running_product(x, one_dim("cumprod", dim, len(x.shape)))
     return result if out is None else write_out("cumprod", out, result)
@@ -163,7 +163,7 @@ def cumprod(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> T
 
 @composite(function=False)
 def cumprod_(self: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
-    """cumprod into the tensor itself."""
+    """Compute cumprod in place."""
     check_writable(self)
     return assign(self, cumprod(self, dim, dtype=dtype or self.dtype), "cumprod_")
 
@@ -174,7 +174,7 @@ _log_part = Pointwise("log_part", lambda g, x, sign, least: f.where(g * sign > 0
 
 
 def _logcumsumexp_grad(g: Tensor, input: Tensor, out: Tensor, dim: int) -> Tensor:
-    """sum over later j of g[j] * exp(x - out[j]), in logarithms for each sign of g."""
+    """Return the sum over later j of g[j] * exp(x - out[j]), in logarithms for each sign of g."""
     if not numel_of(input.shape):
         return g
     if g.dtype.is_complex:
@@ -192,7 +192,7 @@ def _logcumsumexp_grad(g: Tensor, input: Tensor, out: Tensor, dim: int) -> Tenso
     batching="along",
 )
 def running_logsumexp(input: Tensor, dim: int, reverse: bool) -> Tensor:
-    """log of the sum of the exponentials of everything up to (from, if `reverse`) each element."""
+    """log of the sum of the exponentials of all elements up to (from, if `reverse`) each one."""
 
 
 @running_logsumexp.on("any")
@@ -209,7 +209,7 @@ def _directed_grad(g: Tensor, input: Tensor, out: Tensor, dim: int, reverse: boo
 
 @composite(out="exact")
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
-    """log of the sum of the exponentials of everything up to each element."""
+    """log of the sum of the exponentials of all elements up to each one."""
     need_tensor("logcumsumexp", input)
     d = one_dim("logcumsumexp", dim, len(input.shape))
     if input.dtype.category < 2:

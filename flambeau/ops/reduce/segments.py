@@ -1,4 +1,4 @@
-"""`segment_reduce`, and other functions of PyTorch's that few call and that are made of other operators."""
+"""`segment_reduce`, and other rarely used functions of PyTorch that are composed of other operators."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _segment_bounds(lengths: Tensor | None, offsets: Tensor | None) -> Tensor:
 
 
 def _segments(data: Tensor, bounds: Tensor, axis: int) -> Tensor:
-    """Return the number of each element's segment, from 1; elements before or behind all segments have numbers too."""
+    """Return the number of each element's segment, from 1; elements before or after all segments have numbers, too."""
     places = arange(data.shape[axis], device=data.device).expand(*bounds.shape[:-1], data.shape[axis]).contiguous()
     index = searchsorted(bounds.to(int64).contiguous(), places, right=True)
     return _beside(index, data, axis).expand(data.shape)
@@ -86,7 +86,7 @@ def _beside(t: Tensor, data: Tensor, axis: int) -> Tensor:
 
 
 def _spread(t: Tensor, segment: Tensor, axis: int) -> Tensor:
-    """Return for every element of data its segment's element of t; zero outside of segments."""
+    """Return for every element of data its segment's element of t; zero outside segments."""
     outside = t.new_zeros((*t.shape[:axis], 1, *t.shape[axis + 1 :]))
     return cat([outside, t, outside], axis).gather(axis, segment)
 
@@ -111,7 +111,7 @@ def _reduced_backward(
 
 
 def _product_of_the_others(data: Tensor, segment: Tensor, axis: int, out: Tensor, initial: float) -> Tensor:
-    """The product of an element's segment without the element, which may be zero or NaN."""
+    """Return the product of an element's segment without the element, which may be zero or NaN."""
     result = _spread(out, segment, axis) / data
     for place in ((data == 0) | data.isnan()).nonzero().tolist():
         line = tuple(slice(None) if d == axis else i for d, i in enumerate(place))
@@ -168,7 +168,7 @@ def nuclear_norm(input: Tensor, dim: Any = (-2, -1), keepdim: bool = False) -> T
 
 
 def from_file(filename: str, shared: bool | None = None, size: int | None = 0, **options: Any) -> Tensor:
-    """A tensor of `size` elements over a file's memory; with shared=True, changes go to the file, which is made if need be."""
+    """A tensor of `size` elements over a file's memory; with shared=True, changes go to the file, which is made if it does not exist."""
     chosen = read_options("from_file", options)
     if chosen.device not in (None, cpu):
         raise NotImplementedError(f"from_file: a file's memory is the CPU's, got device {chosen.device}")
@@ -185,7 +185,7 @@ def detach_(input: Tensor) -> Tensor:
 
 
 def is_distributed(input: Tensor) -> bool:
-    """Return False: tensors live in one process."""
+    """Return False: a plain tensor belongs to one process."""
     return input.is_distributed()
 
 

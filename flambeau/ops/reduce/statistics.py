@@ -21,7 +21,7 @@ from ..machinery.reduction_faces import plain_dim
 
 
 def _wide(op: Reduction, d: dtype, requested: dtype | None) -> tuple[dtype, dtype, dtype]:
-    """Means are kept in double precision: their rounding error would enter the variance squared, once per element."""
+    """Return the dtypes of a mean in double precision: its rounding error would enter the variance squared, once per element."""
     wide = dt.complex128 if d.is_complex else dt.float64
     return wide, wide, wide
 
@@ -35,7 +35,7 @@ _mean = Reduction("mean", lambda x: x, "sum", lambda total, count: total / count
 
 @functools.lru_cache(maxsize=256)
 def _moment(correction: float, root: bool) -> Reduction:
-    """The sum of squared distances from a given mean over count - correction, or its root."""
+    """Return the reduction to the sum of squared distances from a given mean over count - correction, or its root."""
 
     def distance(x: Any, center: Any) -> Any:
         d = f.abs_(x - center)
@@ -58,7 +58,7 @@ class Spread:
 
 
 def _read(name: str, input: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Spread:
-    """var(unbiased), var(dim, unbiased, keepdim) and var(dim, *, correction, keepdim)."""
+    """Return the arguments of var(unbiased), var(dim, unbiased, keepdim) or var(dim, *, correction, keepdim)."""
     need_tensor(name, input)
     values: dict[str, Any] = {}
     if args and isinstance(args[0], bool):
@@ -104,7 +104,7 @@ def _check(name: str, input: Tensor, arguments: Spread) -> tuple[int, ...]:
 
 
 def _compute(input: Tensor, arguments: Spread, root: bool) -> tuple[Tensor, Tensor]:
-    """The variance (or its root) and the mean, both reduced; the mean is wide and keeps its dimensions."""
+    """Return the variance (or its root) and the mean, both reduced; the mean is in double precision and keeps its dimensions."""
     dim = arguments.dim if input.shape else None
     center = _mean.call(input, dim, True)
     return _moment(arguments.correction, root).over((input, center), dim, arguments.keepdim), center

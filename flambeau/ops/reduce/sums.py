@@ -102,7 +102,7 @@ def _plan_sum_to(shape: tuple[int, ...], target: tuple[int, ...]) -> tuple[Any, 
 
 @composite(function=False)
 def sum_to_size(self: Tensor, *size: Any) -> Tensor:
-    """Summed over broadcast dimensions until the shape is `size`."""
+    """The tensor summed over broadcast dimensions until its shape is `size`."""
     target = tuple(size[0]) if len(size) == 1 and isinstance(size[0], tuple) else varargs_ints(size, "sum_to_size")
     if not target:
         return sum_(self)

@@ -1,1 +1,1 @@
-"""Operators that give the same elements in other shapes and orders: views, joins, repeats, borders."""
+"""Operators that return the same elements in other shapes and orders: views, joins, repeats, borders."""

@@ -1,4 +1,4 @@
-"""Complex tensors and the pairs of real numbers they are made of."""
+"""Complex tensors and their real and imaginary parts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..machinery.record import NewTensor
 
 @view(grads={"input": lambda g: view_as_complex(g.contiguous())}, method=False, batching="fronted", sharding="pairs")
 def view_as_real(input: Tensor) -> Tensor:
-    """A complex tensor seen as pairs of real numbers in a new last dimension."""
+    """A view of a complex tensor as pairs of real numbers in a new last dimension."""
     if not input.dtype.is_complex:
         raise RuntimeError("view_as_real is only supported for complex tensors")
     out = input._view(make_size((*input.shape, 2)), (*(2 * s for s in input._strides), 1), 2 * input._offset)
@@ -35,7 +35,7 @@ def view_as_real(input: Tensor) -> Tensor:
     sharding="pairs",
 )
 def view_as_complex(input: Tensor) -> Tensor:
-    """Pairs of real numbers in the last dimension seen as complex numbers."""
+    """A view of pairs of real numbers in the last dimension as complex numbers."""
     if input.dtype not in (dt.float16, dt.float32, dt.float64):
         raise RuntimeError(
             f"view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type:"

@@ -1,4 +1,4 @@
-"""`*_copy`: what a view would show, copied into memory of its own."""
+"""`*_copy`: the elements of a view, copied into memory of their own."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def _inverse(dims: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def permutation(dims: tuple[int, ...], n: int) -> list[int]:
-    """A new order of n dimensions, checked."""
+    """Return a new order of n dimensions, checked."""
     if len(dims) != n:
         raise RuntimeError(
             "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired"
@@ -73,7 +73,7 @@ def _listed(dims: Any, name: str, argument: str) -> tuple[int, ...]:
 
 @composite(aliases=("moveaxis",))
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
-    """Dimensions moved to new places, the others in their order."""
+    """A view with dimensions moved to new places, the others in their order."""
     sources, targets = _listed(source, "movedim", "source"), _listed(destination, "movedim", "destination")
     n = len(input.shape)
     if len(sources) != len(targets):
@@ -111,7 +111,7 @@ def _(aten: Any, self: Tensor, dim0: int, dim1: int) -> Tensor:
 
 @composite
 def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
-    """Two dimensions exchanged; NumPy's name."""
+    """A view with two dimensions exchanged; NumPy's name."""
     return transpose(input, axis0, axis1)
 
 
@@ -133,7 +133,7 @@ def swapped(input: Tensor, dim0: int, dim1: int) -> tuple[Size, tuple[int, ...],
 
 @geometry_view(backward=lambda g, shape: g.t(), quirks=Quirks(label="TBackward0"))
 def t(input: Tensor) -> tuple[Any, ...]:
-    """The transpose of a matrix; vectors and scalars as they are."""
+    """The transpose of a matrix; vectors and scalars unchanged."""
     if len(input.shape) > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {len(input.shape)}D")
     return input.shape[::-1], input._strides[::-1], input._offset
@@ -179,7 +179,7 @@ def expand_to(input: Tensor, size: tuple[int, ...]) -> tuple[Any, ...]:
 
 @composite(function=False)
 def expand(self: Tensor, *size: Any, implicit: bool = False, **named: Any) -> Tensor:
-    """Size-one dimensions repeated without copying; -1 keeps a dimension."""
+    """A view with size-one dimensions repeated without copying; -1 keeps a dimension."""
     if named or not size:
         size = collected(size, named, "size", "expand") if named or self.shape else ((),)
     return expand_to(self, varargs_ints(size, "expand"))
@@ -212,7 +212,7 @@ def expanded_shape(self: Tensor, sizes: list[int]) -> tuple[int, ...]:
 
 @composite(function=False)
 def expand_as(self: Tensor, other: Tensor) -> Tensor:
-    """expand to another tensor's shape."""
+    """A view expanded to another tensor's shape."""
     return expand_to(self, other.shape)
 
 
@@ -302,7 +302,7 @@ squeeze_some = _squeeze_view(
 
 
 def squeeze_argument(dim: Any, n: int) -> tuple[int, ...]:
-    """The dimensions `dim` names: None means all, an int or several ints those."""
+    """Return the dimensions that `dim` names: None means all, else an int or several ints."""
     if dim is None:
         return tuple(range(n))
     if is_int(dim):
@@ -361,7 +361,7 @@ def atleast_2d(*tensors: Any) -> Tensor | tuple[Tensor, ...]:
 
 @composite(method=False)
 def atleast_3d(*tensors: Any) -> Tensor | tuple[Tensor, ...]:
-    """Matrices get a third dimension behind."""
+    """Return tensors with at least three dimensions: matrices get a third one at the end."""
 
     def raise_one(x: Tensor) -> Tensor:
         if not x.shape:
@@ -393,7 +393,7 @@ _select = ViewOp("select", _without, _select_backward, "SelectBackward0")
     aten_backward={"int": "select_backward(grad, shape(self), dim, index)"},
 )
 def select(input: Tensor, dim: int, index: int) -> Tensor:
-    """The part at an index of a dimension, which disappears."""
+    """The part at an index of a dimension, which is removed."""
     n = len(input.shape)
     if n == 0:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
@@ -425,7 +425,7 @@ _NO_END = 2**63 - 1  # how PyTorch writes a slice without an end
 
 @composite(kind="view", function=False, method=False, batching=Batched("along", repeat=False), aten="slice")
 def slice_dim(input: Tensor, dim: int, start: int, stop: int, step: int = 1) -> Tensor:
-    """input[..., start:stop:step, ...] with 0 <= start <= stop <= size already settled."""
+    """input[..., start:stop:step, ...] with 0 <= start <= stop <= size already ensured."""
     count = max(0, (stop - start + step - 1) // step)
     return _slice.place(input, (dim, count, step), (dim, start, stop, step), start * input._strides[dim])
 

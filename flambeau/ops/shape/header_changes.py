@@ -1,4 +1,4 @@
-"""In-place changes of shape: squeeze_, unsqueeze_, t_, transpose_, as_strided_ give a tensor another header."""
+"""In-place changes of shape: squeeze_, unsqueeze_, t_, transpose_, as_strided_ replace a tensor's header."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .strided import strided_geometry
 
 
 def _recorded(geometry: Callable[..., Any], grad: Callable[..., Any], label: str) -> Any:
-    """The view that the in-place form records: autograd sees the new shape as an operation on the old tensor."""
+    """Return the view that the in-place form records: for autograd the new shape is an operation on the old tensor."""
 
     def changed(input: Tensor, *arguments: Any) -> Tensor:
         return input._view(*geometry(input, *arguments))
@@ -89,6 +89,6 @@ def t_(self: Tensor) -> Tensor:
 
 @composite
 def as_strided_(self: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
-    """Look at the storage with any shape and strides."""
+    """Change shape, strides and offset in the same storage."""
     strided_geometry(self, size, stride, storage_offset, "as_strided_")
     return change_header(self, as_strided_view, "as_strided_", size, stride, storage_offset)

@@ -39,7 +39,7 @@ def tensor_list(tensors: Any, name: str) -> list[Tensor]:
 
 
 def _is_skipped(t: Tensor) -> bool:
-    """PyTorch ignores one-dimensional empty tensors whatever the others' shapes."""
+    """Return whether a tensor is one-dimensional and empty: PyTorch ignores those whatever the others' shapes."""
     return t.shape == (0,)
 
 
@@ -55,7 +55,7 @@ def _check_devices(tensors: list[Tensor]) -> device:
 
 
 def _cat_shape(tensors: list[Tensor], dim: int) -> tuple[list[Tensor], int, Size]:
-    """The tensors that take part, the wrapped dimension and the result's shape."""
+    """Return the tensors that are joined, the wrapped dimension and the result's shape."""
     for i, t in enumerate(tensors):
         if not t.shape:
             raise RuntimeError(f"zero-dimensional tensor (at position {i}) cannot be concatenated")
@@ -85,7 +85,7 @@ def _channels_last(parts: list[Tensor]) -> bool:
 
 
 class JoinPlan:
-    """Plan of a join: where each tensor goes in the result and, once it was needed, the kernels that copy them there."""
+    """Plan of a join: where each tensor goes in the result and, once needed, the kernels that copy them there."""
 
     __slots__ = ("layout", "parts", "copies", "others")
 
@@ -108,7 +108,7 @@ class JoinPlan:
         return contiguous_strides(shape) if strides is None else strides
 
     def find_copies(self, given: Any) -> list[tuple[int, Any, Any, int]]:
-        """The kernels for tensors of these layouts."""
+        """Return the kernels for tensors of these layouts."""
         _, d, where, _, _ = self.layout
         copies, others = [], []
         for part in self.parts:
@@ -128,7 +128,7 @@ class JoinPlan:
 
 
 def _join(out: Tensor, plan: JoinPlan, tensors: Any, dim: int) -> None:
-    """The kernel: copy every tensor to its place. `out` starts its storage."""
+    """Copy every tensor to its place: the kernel. `out` starts its storage."""
     start, copies = out._storage.ptr, plan.copies
     if copies is None:
         copies = plan.find_copies(tensors)
@@ -144,7 +144,7 @@ _stack_plans: dict[tuple[Any, ...], JoinPlan] = {}
 
 
 def _layout(plans: dict[tuple[Any, ...], JoinPlan], make: Any, tensors: Any, dim: int) -> tuple[Any, ...]:
-    """The layout of the joined tensors, with the plan to join them. Only lists and tuples of tensors have one already."""
+    """Return the layout of the joined tensors, with the plan to join them, which is cached for lists and tuples of tensors."""
     kind = type(tensors)
     if (kind is not list and kind is not tuple) or not tensors:
         return make(tensors, dim).layout
@@ -167,7 +167,7 @@ def _layout(plans: dict[tuple[Any, ...], JoinPlan], make: Any, tensors: Any, dim
 
 @watched(writes=("out",), batching="each")
 def stack_into(out: Tensor, tensors: list[Tensor]) -> None:
-    """stack(tensors), outside any graph, into new memory: a contiguous tensor of that shape and dtype."""
+    """Stack tensors, without recording, into new memory: a contiguous tensor of that shape and dtype."""
     _join(out, _layout(_stack_plans, _stack_plan, tensors, 0)[-1], tensors, 0)
 
 
@@ -189,7 +189,7 @@ def _cat_backward(
 
 @composite(method=False, aliases=("concat", "concatenate"), autocast="widest", sharding="cat")
 def cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
-    """The tensors one after another along a dimension they already have.
+    """The tensors concatenated along a dimension they already have.
 
     >>> cat([ones(1, 2), zeros(1, 2)])
     tensor([[1., 1.],
@@ -225,7 +225,7 @@ def _cat_layout(tensors: Any, dim: int) -> tuple[Any, ...]:
     aten="cat(list(tensors), dim)",
 )
 def joined(tensors: Any, dim: int) -> Tensor:
-    """The tensors one after another along a dimension they already have."""
+    """The tensors concatenated along a dimension they already have."""
 
 
 _cat = joined.op.impl  # where no mode is on, cat need not ask again
@@ -248,7 +248,7 @@ def _cat_plan(tensors: Any, dim: int) -> JoinPlan:
 
 
 def _share(part: Tensor, d: dtype) -> Tensor:
-    """A part of the gradient for a tensor of dtype `d`."""
+    """Return a part of the gradient for a tensor of dtype `d`."""
     return (part.real if part.dtype.is_complex and not d.is_complex else part).to(d)
 
 
@@ -273,7 +273,7 @@ def _stack_layout(tensors: Any, dim: int = 0) -> tuple[Any, ...]:
     sharding="cat",
 )
 def stack(tensors: Any, dim: int = 0) -> Tensor:
-    """The tensors side by side along a new dimension."""
+    """The tensors joined along a new dimension."""
 
 
 @aten_parts("stack")
@@ -330,7 +330,7 @@ def vstack(tensors: Any) -> Tensor:
 
 @composite(out=True, method=False)
 def dstack(tensors: Any) -> Tensor:
-    """Join tensors one behind the other, along the third dimension."""
+    """Join tensors along the third dimension."""
     return cat([atleast_3d(t) for t in _non_empty(tensors, "dstack")], 2)
 
 

@@ -30,7 +30,7 @@ _COMBINATIONS = """Supported combinations for non-constant padding:
 
 
 class Border(NamedTuple):
-    """Padding of one dimension: where each output comes from (`table`); those in [low, high) from their own place less `shift`."""
+    """Padding of one dimension: the source of each output (`table`); those in [low, high) come from their own place less `shift`."""
 
     size: int
     out: int
@@ -75,12 +75,12 @@ def _padded_shape(input: Tensor, borders: Borders) -> tuple[int, ...]:
 
 
 def _aten_name(name: str) -> str:
-    """ReflectionPad2D is reflection_pad2d."""
+    """Return PyTorch's operator name: reflection_pad2d for ReflectionPad2D."""
     return name.replace("Pad", "_pad").lower()
 
 
 def _widths(borders: Borders) -> list[int]:
-    """Return the widths put before and behind each dimension, the last one first."""
+    """Return the widths before and after each dimension, the last one first."""
     return [n for b in reversed(borders) for n in (b.shift, b.out - b.size - b.shift)]
 
 
@@ -92,7 +92,7 @@ def _padding_op(label: str) -> Any:
         return layout_in_format_of(input, _padded_shape(input, borders))
 
     def run(input: Tensor, borders: Borders) -> Tensor:
-        """The input with borders that come from itself."""
+        """The input with borders made of its own elements."""
 
     def backward_layout(input: Tensor, borders: Borders) -> tuple[Any, ...]:
         lead = input.shape[: len(input.shape) - len(borders)]
@@ -221,7 +221,7 @@ def _complex_pad(input: Any, widths: tuple[int, ...], mode: str) -> Tensor:
 
 
 def _autocast_pad(run: AnyFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, AnyFunction]:
-    """Mirrored and repeated borders are made in float32, except mirrored ones of volumes."""
+    """Choose float32 for mirrored and repeated borders, except mirrored ones of volumes."""
     widths = kwargs.get("pad", args[1] if len(args) > 1 else ())
     mode = kwargs.get("mode", args[2] if len(args) > 2 else "constant")
     in_float32 = mode == "replicate" or (mode == "reflect" and len(widths) < 6)
@@ -230,7 +230,7 @@ def _autocast_pad(run: AnyFunction, args: tuple[Any, ...], kwargs: dict[str, Any
 
 @composite(method=False, namespaces=("nn.functional",), autocast=_autocast_pad, sharding="pad")
 def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> Tensor:
-    """Elements around the last dimensions: pad is (before, after) of the last one, then of the one before it, ...
+    """The input with elements added around the last dimensions: pad is (before, after) of the last one, then of the one before it, ...
 
     >>> pad(tensor([[1, 2, 3]]), (1, 2))
     tensor([[0, 1, 2, 3, 0, 0]])

@@ -22,7 +22,7 @@ from .strided import spread
 
 @composite
 def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
-    """`length` indices of a dimension from `start` on."""
+    """A view of `length` indices of a dimension from `start` on."""
     length = operator.index(length)  # a tensor of one integer will do
     d, begin = narrow_bounds(input, dim, start, length)
     return slice_dim(input, d, begin, begin + length, 1)
@@ -71,7 +71,7 @@ def _narrow_backward(g: Tensor, shape: Any, dim: int, start: int, length: int) -
 
 
 def _joined_backward(g: tuple[Any, ...], input_shape: Any, dim: int, sizes: tuple[int, ...]) -> Any:
-    """The parts' gradients side by side; a part nobody used has a gradient of zero."""
+    """Return the parts' gradients concatenated; an unused part has a gradient of zero."""
     known = next(part for part in g if part is not None)
     parts = []
     for part, n in zip(g, sizes):
@@ -104,7 +104,7 @@ def _copying(label: str) -> Any:
 
 
 def _unsafe(label: str) -> Any:
-    """Views that do not know each other: writing one in place is the user's own responsibility."""
+    """Declare views that are not related for autograd: writing one in place is the user's own responsibility."""
 
     def split_dim(input: Tensor, dim: int, sizes: tuple[int, ...]) -> tuple[Any, ...]:
         parts = split_even(input, dim, sizes)
@@ -122,7 +122,7 @@ unsafe_even, unsafe_sized = _unsafe("UnsafeSplitBackward0"), _unsafe("UnsafeSpli
 
 
 def even_sizes(input: Tensor, size: int, dim: int) -> tuple[int, tuple[int, ...]]:
-    """Pieces of `size`, the last one smaller if need be."""
+    """Return the sizes of pieces of `size`, the last one smaller if necessary."""
     if not input.shape:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
     if size < 0:
@@ -206,13 +206,13 @@ def split_with_sizes_copy(input: Tensor, split_sizes: Any, dim: int = 0) -> tupl
 
 @composite(batching="along")
 def unsafe_split(input: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """split whose results do not count as views."""
+    """The pieces of `split`, which do not count as views."""
     return unsafe_even(input, *even_sizes(input, split_size, dim))
 
 
 @composite(batching="along")
 def unsafe_split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """split_with_sizes whose results do not count as views."""
+    """The pieces of `split_with_sizes`, which do not count as views."""
     return unsafe_sized(input, *given_sizes(input, split_sizes, dim))
 
 
@@ -242,13 +242,13 @@ def _(aten: Any, self: Tensor, chunks: int, dim: int = 0) -> Any:
 
 @composite(batching="along")
 def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """chunk whose results do not count as views."""
+    """The pieces of `chunk`, which do not count as views."""
     d, sizes, empty = _chunks(input, chunks, dim)
     return (unsafe_sized if empty else unsafe_even)(input, d, sizes)
 
 
 def _cut_points(input: Tensor, cuts: Any, d: int, name: str) -> list[int]:
-    """Return where tensor_split cuts: given indices, or `cuts` pieces as equal as possible (the first ones larger)."""
+    """Return where tensor_split cuts: at given indices, or into `cuts` pieces as equal as possible (the first ones larger)."""
     total = input.shape[d]
     if isinstance(cuts, Tensor):
         if cuts.dtype.name != "int64":
@@ -282,7 +282,7 @@ def _clamped(index: int, total: int) -> int:
 
 @composite
 def tensor_split(input: Tensor, indices_or_sections: Any = None, dim: int = 0, **named: Any) -> tuple[Tensor, ...]:
-    """Views cut at the given indices, or into as many pieces as said."""
+    """Views split at the given indices, or into the given number of pieces."""
     cuts = named.get("sections", named.get("indices", named.get("tensor_indices_or_sections", indices_or_sections)))
     if not input.shape:
         raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
@@ -314,20 +314,20 @@ def _axis_split(name: str, input: Tensor, cuts: Any, axis: int, least: int) -> t
 
 @composite
 def hsplit(input: Tensor, indices_or_sections: Any = None, **named: Any) -> tuple[Tensor, ...]:
-    """tensor_split along columns (along the only dimension of a vector)."""
+    """Views split as by tensor_split along columns (along the only dimension of a vector)."""
     cuts = named.get("sections", named.get("indices", indices_or_sections))
     return _axis_split("hsplit", input, cuts, 0 if len(input.shape) == 1 else 1, 1)
 
 
 @composite
 def vsplit(input: Tensor, indices_or_sections: Any = None, **named: Any) -> tuple[Tensor, ...]:
-    """tensor_split along rows."""
+    """Views split as by tensor_split along rows."""
     return _axis_split("vsplit", input, named.get("sections", named.get("indices", indices_or_sections)), 0, 2)
 
 
 @composite
 def dsplit(input: Tensor, indices_or_sections: Any = None, **named: Any) -> tuple[Tensor, ...]:
-    """tensor_split along the third dimension."""
+    """Views split as by tensor_split along the third dimension."""
     return _axis_split("dsplit", input, named.get("sections", named.get("indices", indices_or_sections)), 2, 3)
 
 
@@ -405,7 +405,7 @@ def unfold_backward(g: Tensor, shape: Any, dimension: int, size: int, step: int)
     batching=Batched("along", dims=("dimension",)),
 )
 def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
-    """Windows of a dimension as a new last dimension."""
+    """A view with windows of a dimension as a new last dimension."""
     n = len(input.shape)
     d, size, step = wrap_dim(dimension, n), as_int(size, "unfold", "size", 3), as_int(step, "unfold", "step", 4)
     total = input.shape[d] if n else 1
@@ -444,7 +444,7 @@ def _diagonal_backward(g: Tensor, input_shape: Any, offset: int, dim1: int, dim2
 
 @view(grads={"input": _diagonal_backward}, batching=Batched("along", dims=("dim1", "dim2")))
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """The diagonal of two dimensions as the last one."""
+    """A view of the diagonal of two dimensions as the last one."""
     return input._view(*diagonal_geometry(input, offset, dim1, dim2))
 
 

@@ -81,7 +81,7 @@ def repeat(self: Tensor, *repeats: Any, **named: Any) -> Tensor:
 
 @composite
 def tile(input: Tensor, *dims: Any, **named: Any) -> Tensor:
-    """repeat, with ones in front if fewer numbers than dimensions are given."""
+    """The tensor repeated along each dimension, once along leading ones if fewer numbers than dimensions are given."""
     times = varargs_ints(collected(dims, named, "dims", "tile"), "tile", "dims", 2)
     return repeat(input, (1,) * (len(input.shape) - len(times)) + tuple(times))
 
@@ -201,7 +201,7 @@ _MIRRORED = (dt.uint8, dt.int16, dt.int32, dt.int64, dt.float32, dt.float64)
 
 
 def reversed_view(t: Tensor, strides: tuple[int, ...], offset: int) -> Tensor:
-    """A header with negative strides: only kernels that take any strides may see it."""
+    """Return a header with negative strides, only for kernels that take any strides."""
     header = t._view(t.shape, strides, offset)
     header._contig = False
     return header
@@ -243,7 +243,7 @@ def flipud(input: Tensor) -> Tensor:
     aten="roll(input, list(shifts), list(dims))",
 )
 def roll_dims(input: Tensor, shifts: tuple[int, ...], dims: tuple[int, ...]) -> Tensor:
-    """Cyclic shifts: each dimension is two blocks that change places, so the result is 2**k block copies."""
+    """The elements shifted cyclically: each dimension is two blocks that change places, so the result is 2**k block copies."""
 
 
 @roll_dims.on("any")
@@ -370,8 +370,8 @@ def _pad_backward(g: Tensor, pad: Any) -> Any:
 
 
 class PadPlan(NamedTuple):
-    """The number in the border, and for each dimension: its number, where the part of the input begins that stays, where that
-    goes, and how long it is."""
+    """The number in the border, and for each dimension: its index, the start of the part of the input that stays, its start in the result,
+    and its length."""
 
     fill: Any
     parts: list[tuple[int, int, int, int]]
@@ -409,7 +409,7 @@ def _pad_layout(input: Tensor, pad: Any, value: Any = 0) -> tuple[Any, ...]:
 
 @primitive(layout=_pad_layout, planned=True, grads={"input": _pad_backward}, method=False, batching="fronted")
 def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
-    """A border of `value` around the last dimensions; negative numbers cut off instead."""
+    """The input with a border of `value` around the last dimensions; negative numbers crop instead."""
 
 
 @constant_pad_nd.on("any")

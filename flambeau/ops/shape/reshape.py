@@ -1,4 +1,4 @@
-"""Operators that give the same elements in another shape: view, reshape, flatten, and views as another dtype."""
+"""Operators that return the same elements in another shape: view, reshape, flatten, and views as another dtype."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..machinery.view_op import geometry_view
 
 
 def infer_shape(shape: tuple[int, ...], numel: int) -> tuple[int, ...]:
-    """Replace one -1 by what makes the element count fit."""
+    """Return the shape with one -1 replaced by the size that makes the element count fit."""
     known, unknown = 1, -1
     for i, n in enumerate(shape):
         if n == -1:
@@ -52,7 +52,7 @@ _VIEW_STRIDES: dict[tuple[Any, ...], tuple[int, ...] | None] = {}
 
 
 def view_strides(shape: tuple[int, ...], strides: tuple[int, ...], target: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Strides that show the same elements as `target`, or None if only a copy can."""
+    """Return strides that show the same elements as `target`, or None if only a copy can."""
     key = (shape, strides, target)
     try:
         return _VIEW_STRIDES[key]
@@ -63,8 +63,8 @@ def view_strides(shape: tuple[int, ...], strides: tuple[int, ...], target: tuple
 def _find_view_strides(
     shape: tuple[int, ...], strides: tuple[int, ...], target: tuple[int, ...]
 ) -> tuple[int, ...] | None:
-    """Walk from the last dimension: each maximal run of dimensions that is contiguous in itself must be covered exactly
-    by a run of target dimensions."""
+    """Find the strides from the last dimension on: each maximal run of dimensions that is contiguous in itself must be covered exactly by a
+    run of target dimensions."""
     if numel_of(shape) == 0:
         return contiguous_strides(target) if shape != target else strides
     result = [0] * len(target)
@@ -100,7 +100,7 @@ def _find_view_strides(
     sharding="reshape",
 )
 def view_shape(input: Tensor, size: tuple[int, ...]) -> tuple[Any, ...]:
-    """`input` seen as `size` (one of which may be -1), which must be possible without a copy."""
+    """A view of `input` with the shape `size` (one of which may be -1), which must be possible without a copy."""
     shape = infer_shape(size, numel_of(input.shape))
     strides = view_strides(input.shape, input._strides, shape)
     if strides is None:
@@ -179,7 +179,7 @@ def view_(self: Tensor, *shape: Any, dtype: Any = None, size: Any = None) -> Ten
 
 @composite(function=False)
 def view_as(self: Tensor, other: Tensor) -> Tensor:
-    """view with another tensor's shape."""
+    """A view with another tensor's shape."""
     return view_shape(self, other.shape)
 
 
@@ -190,7 +190,7 @@ def view_as(self: Tensor, other: Tensor) -> Tensor:
     sharding="reshape",
 )
 def unsafe_view(input: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Return a tensor that nobody else holds in another shape: it counts as a tensor of its own, not as a view."""
+    """Return a tensor without other references in another shape: it counts as a tensor of its own, not as a view."""
     t = input if input._contig else input.contiguous()
     return new_tensor(t._storage, make_size(shape), contiguous_strides(shape), t._offset, t.dtype, t.device, True)
 
@@ -231,13 +231,13 @@ def reshape(input: Tensor, *shape: Any, **named: Any) -> Tensor:
 
 @composite(function=False)
 def reshape_as(self: Tensor, other: Tensor) -> Tensor:
-    """reshape to another tensor's shape."""
+    """The elements in another tensor's shape."""
     return reshaped(self, other.shape)
 
 
 @composite
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """The dimensions from start_dim to end_dim merged into one."""
+    """The elements with the dimensions from start_dim to end_dim merged into one."""
     n = len(input.shape)
     if start_dim == 0 and end_dim == -1 and n > 1:
         return reshaped(input, (numel_of(input.shape),))

@@ -46,7 +46,7 @@ def _(out: Tensor, part: Tensor, shape: tuple[int, ...], place: Callable[..., An
 def _as_strided_backward(
     g: Tensor, size: Any, stride: Any, storage_offset: Any, input_shape: Any, input_strides: Any, input_offset: int
 ) -> Any:
-    """Sum the gradient back to the memory cells, then read them through the input's own geometry."""
+    """Sum the gradient back to the memory locations, then read them through the input's own geometry."""
     size, stride = tuple(size), tuple(stride)
     offset = input_offset if storage_offset is None else storage_offset
     low = min(offset, input_offset)
@@ -64,7 +64,7 @@ def _as_strided_backward(
 
 
 def _may_repeat(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Return whether two indices may name one cell: false only when each stride is larger than all faster ones span."""
+    """Return whether two indices may refer to one location: false only if each stride is larger than all faster ones span."""
     reach = 0
     for stride, n in sorted((s, n) for n, s in zip(shape, strides) if n > 1):
         if stride <= reach:
@@ -75,7 +75,7 @@ def _may_repeat(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 @internal(batching="each")
 def cell_numbers(shape: Size, strides: tuple[int, ...], offset: int, where: device) -> NewTensor:
-    """The memory cell of every element of a tensor of this layout."""
+    """The memory location of every element of a tensor of this layout."""
     return shape, dt.int64, where
 
 

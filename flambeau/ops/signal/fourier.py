@@ -1,4 +1,4 @@
-"""Discrete Fourier transforms, by compiled kernels (`fourier_lines`) or NumPy's pocketfft where there are none.
+"""Discrete Fourier transforms, by compiled kernels (`fourier_lines`) or NumPy's pocketfft without them.
 
 Three primitives do all the work, as in PyTorch: complex to complex, real to complex and complex to real, each over several
 dimensions and with an explicit factor. The named functions only resize their input and choose that factor."""
@@ -29,7 +29,7 @@ from .fourier_lines import is_real_supported, is_supported, real_along, transfor
 
 
 def _strides(shape: Any, order: list[int]) -> tuple[int, ...]:
-    """The strides of dimensions that are stored in the given order (slowest first)."""
+    """Return the strides of dimensions that are stored in the given order (slowest first)."""
     strides, step = [0] * len(shape), 1
     for dim in reversed(order):
         strides[dim] = step
@@ -38,7 +38,7 @@ def _strides(shape: Any, order: list[int]) -> tuple[int, ...]:
 
 
 def _deliver(out: Tensor, array: np.ndarray, scale: float) -> None:
-    """Return the scaled values."""
+    """Store the scaled values in the result."""
     values = out._array()
     if scale == 1:
         values[...] = array
@@ -47,7 +47,8 @@ def _deliver(out: Tensor, array: np.ndarray, scale: float) -> None:
 
 
 def _memory_order(x: Tensor, dims: tuple[int, ...], sort_all: bool) -> list[int]:
-    """Transformed dimensions go last, the rest stays in its order; the halved one (the last of dims) is innermost."""
+    """Return the order of dimensions in memory: transformed ones last, the others in their order; the halved one (the last of dims)
+    innermost."""
 
     def by_stride(which: list[int]) -> list[int]:
         return sorted(which, key=lambda d: -x._strides[d])
@@ -68,7 +69,7 @@ def _complex_gradient(g: Tensor, dims: tuple[int, ...], scale: float, forward: b
     batching=Batched("along", dims=("dims",)),
 )
 def complex_transform(input: Tensor, dims: tuple[int, ...], scale: float, forward: bool) -> NewTensor:
-    """Complex numbers to their coefficients, or back."""
+    """The coefficients of complex numbers, or the inverse."""
     return input.shape, input.dtype, input.device, _strides(input.shape, _memory_order(input, dims, True))
 
 
@@ -82,14 +83,14 @@ def _(out: Tensor, input: Tensor, dims: tuple[int, ...], scale: float, forward: 
 
 
 def _along_each(out: Tensor, x: Tensor, dims: tuple[int, ...], scale: float, forward: bool) -> None:
-    """Transform x along one dimension after the other; the first puts its result in `out`, where it stays."""
+    """Transform x along one dimension after the other; the first writes to `out`, the others work in place there."""
     for i, d in enumerate(dims):
         transform_along(out, out if i else x, d, scale if i == len(dims) - 1 else 1.0, forward)
 
 
 def _mirrored(half: np.ndarray, n: int, dims: tuple[int, ...]) -> np.ndarray:
-    """All n coefficients along the last of dims from the half that real numbers have: the others are conjugates of those
-    at the negative frequencies."""
+    """Return all n coefficients along the last of dims from the half that real numbers have: the others are conjugates of those at the
+    negative frequencies."""
     last = dims[-1]
     positive = half.shape[last]
     order = [np.arange(size) for size in half.shape]
@@ -110,7 +111,7 @@ def _real_gradient(g: Tensor, dims: tuple[int, ...], scale: float, onesided: boo
     grads={"input": _real_gradient}, quirks=Quirks(label="FftR2CBackward0"), batching=Batched("along", dims=("dims",))
 )
 def real_transform(input: Tensor, dims: tuple[int, ...], scale: float, onesided: bool) -> NewTensor:
-    """Real numbers to their coefficients, all or half of them."""
+    """The coefficients of real numbers, all or half of them."""
     shape = list(input.shape)
     if onesided:
         shape[dims[-1]] = shape[dims[-1]] // 2 + 1
@@ -138,7 +139,7 @@ def _(out: Tensor, input: Tensor, dims: tuple[int, ...], scale: float, onesided:
 
 
 def _completed(half: Tensor, dim: int, n: int) -> Tensor:
-    """All n coefficients of real numbers along a dimension."""
+    """Return all n coefficients of real numbers along a dimension."""
     ends = half.narrow(dim, 0, n // 2 + 1).clone()
     for j in {0, n // 2} if n % 2 == 0 else {0}:  # these are real
         ends.select(dim, j).imag.zero_()
@@ -161,7 +162,7 @@ def _to_real_gradient(g: Tensor, dims: tuple[int, ...], scale: float, size: int)
     batching=Batched("along", dims=("dims",)),
 )
 def inverse_real_transform(input: Tensor, dims: tuple[int, ...], scale: float, size: int) -> NewTensor:
-    """Half of the coefficients of `size` real numbers along the last of dims to these numbers."""
+    """The `size` real numbers along the last of dims from half of their coefficients."""
     shape = tuple([size if i == dims[-1] else n for i, n in enumerate(input.shape)])
     return shape, input.dtype.to_real(), input.device, _strides(shape, _memory_order(input, dims, False))
 
@@ -188,7 +189,7 @@ def _(out: Tensor, input: Tensor, dims: tuple[int, ...], scale: float, size: int
 
 
 def _floating(name: str, x: Any) -> Tensor:
-    """The input as floating point or complex numbers."""
+    """Return the input as floating point or complex numbers."""
     need_tensor(f"fft_{name}", x)
     if x.dtype.category < 2:
         return x.to(get_default_dtype())
@@ -210,7 +211,7 @@ def _real_only(name: str, x: Any, words: str) -> Tensor:
 
 
 def _factor(norm: Any, count: int, forward: bool) -> float:
-    """Return the factor that the raw sums are multiplied with."""
+    """Return the factor of the raw sums."""
     if norm is None or norm == "backward":
         return 1.0 if forward else 1.0 / count
     if norm == "forward":
@@ -227,7 +228,7 @@ def _padded(x: Tensor, dim: int, missing: int) -> Tensor:
 
 
 def _resized(x: Tensor, dims: tuple[int, ...], sizes: list[int]) -> Tensor:
-    """x cut, or continued with zeros, to the given sizes."""
+    """Return x cropped, or padded with zeros, to the given sizes."""
     for d, n in zip(dims, sizes):
         if n < x.shape[d]:
             x = x.narrow(d, 0, n)
@@ -243,13 +244,13 @@ def _check_points(n: int) -> int:
 
 
 def _one(x: Tensor, n: int | None, dim: int) -> tuple[tuple[int, ...], int]:
-    """The dimension and size of a one-dimensional transform."""
+    """Return the dimension and size of a one-dimensional transform."""
     d = wrap_dim(dim, len(x.shape), False)
     return (d,), _check_points(x.shape[d] if n is None else int(n))
 
 
 def _many(name: str, x: Tensor, s: Any, dim: Any) -> tuple[tuple[int, ...], list[int]]:
-    """The dimensions and sizes of a transform over several; a size of -1 keeps what is there."""
+    """Return the dimensions and sizes of a transform over several; a size of -1 keeps the input's."""
     rank = len(x.shape)
     sizes = None if s is None else [int(s)] if is_int(s) else list(as_ints(s, f"fft_{name}", "s", 2))
     if dim is None:
@@ -300,7 +301,7 @@ def ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = 
 
 @composite(namespaces=("fft",), method=False, out=True, autocast="float32")
 def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
-    """The Fourier transform of real numbers: the half that determines the rest."""
+    """The Fourier transform of real numbers: the half of the coefficients that determines the rest."""
     x = _real_only("rfft", input, "real")
     dims, size = _one(x, n, dim)
     return real_transform(_resized(x, dims, [size]), dims, _factor(norm, size, True), True)
@@ -361,7 +362,7 @@ def ifftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None
 
 @composite(namespaces=("fft",), method=False, out=True, autocast="float32")
 def rfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
-    """The Fourier transform of real numbers over several dimensions; of the last one, half."""
+    """The Fourier transform of real numbers over several dimensions; along the last one, half of it."""
     x = _real_only("rfftn", input, "real-valued")
     dims, sizes = _many("rfftn", x, s, dim)
     _need_dims("rfftn", dims)
@@ -369,7 +370,7 @@ def rfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None
 
 
 def _to_real_sizes(name: str, x: Tensor, s: Any, dim: Any) -> tuple[tuple[int, ...], list[int], int]:
-    """Dimensions, the sizes that the coefficients need, and the size of the last dimension of the result."""
+    """Return dimensions, the sizes that the coefficients need, and the size of the last dimension of the result."""
     dims, sizes = _many(name, x, s, dim)
     _need_dims(name, dims)
     given = None if s is None else int(s) if is_int(s) else int(tuple(s)[-1])
@@ -410,7 +411,7 @@ def ihfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = Non
 
 
 def _of_two(name: str, full: Any, words: str) -> None:
-    """Declare the transform over the last two dimensions that belongs to one over any."""
+    """Declare the transform over the last two dimensions that corresponds to one over any."""
 
     def transform(input: Tensor, s: Any = None, dim: Any = _LAST_TWO, norm: str | None = None) -> Tensor:
         return full(input, s, dim, norm)
@@ -446,14 +447,14 @@ def _frequencies(name: str, values: np.ndarray, n: int, d: float, out: Any, opti
 
 @composite(kind="creation", namespaces=("fft",), method=False)
 def fftfreq(n: int, d: float = 1.0, *, out: Any = None, **options: Any) -> Tensor:
-    """The frequencies that the coefficients of fft stand for."""
+    """The frequencies of the coefficients of fft."""
     values = np.arange(n)
     return _frequencies("fftfreq", np.where(values < (n + 1) // 2, values, values - n), n, d, out, options)
 
 
 @composite(kind="creation", namespaces=("fft",), method=False)
 def rfftfreq(n: int, d: float = 1.0, *, out: Any = None, **options: Any) -> Tensor:
-    """The frequencies that the coefficients of rfft stand for."""
+    """The frequencies of the coefficients of rfft."""
     return _frequencies("rfftfreq", np.arange(n // 2 + 1), n, d, out, options)
 
 

@@ -1,4 +1,4 @@
-"""Fourier transforms by compiled kernels: which lines of a tensor are transformed, with which tables, in how many parts.
+"""Fourier transforms by compiled kernels: the lines of a tensor, the tables, and the division into parts.
 
 Lengths with large prime factors are transformed as convolutions; only very long ones of them are left to NumPy."""
 
@@ -28,7 +28,7 @@ _LONGEST = 1 << 23  # beyond this the tables of a cut line would be large themse
 
 @lru_cache(1024)
 def _radices(n: int) -> tuple[int, ...] | None:
-    """The passes of a transform of n > 0 elements, or None where a factor is too large."""
+    """Return the passes of a transform of n > 0 elements, or None if a factor is too large."""
     twos = (n & -n).bit_length() - 1
     eights, rest = divmod(twos, 3)
     if rest == 1 and eights:  # two passes by four instead of one by eight and one by two
@@ -56,7 +56,7 @@ class _Tables(NamedTuple):
 
 
 def _roots(exponents: np.ndarray, n: int, d: dtype) -> np.ndarray:
-    """exp(-2 pi i e / n), as pairs of real numbers."""
+    """Return exp(-2 pi i e / n), as pairs of real numbers."""
     angles = (exponents % n) * (-2 * math.pi / n)
     pairs = np.stack([np.cos(angles), np.sin(angles)], -1)
     return np.ascontiguousarray(pairs.reshape(-1), d.numpy)
@@ -78,7 +78,7 @@ def _tables(n: int, d: dtype) -> _Tables:
 
 @lru_cache(4)
 def _turns(rows: int, n: int, d: dtype) -> np.ndarray:
-    """Return the factors that join transforms of n elements to one of rows * n: root number j * k at (j, k)."""
+    """Return the factors that combine transforms of n elements to one of rows * n: root number j * k at (j, k)."""
     return _roots(np.arange(rows)[:, None] * np.arange(n), rows * n, d)
 
 
@@ -100,7 +100,7 @@ def _chirp(n: int, d: dtype) -> _Chirp:
 
 
 class Lines(NamedTuple):
-    """Lines of elements: where they start, and how far apart their elements are."""
+    """Lines of elements: their starts, and the distance between their elements."""
 
     starts: np.ndarray
     step: int
@@ -115,7 +115,7 @@ def _starts(sizes: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray:
 
 
 def lines_of(x: Tensor, dim: int, like: Tensor) -> Lines:
-    """The lines of x along a dimension, in the order in which those of `like` follow each other in memory."""
+    """Return the lines of x along a dimension, in the order of those of `like` in memory."""
     rest = sorted((d for d in range(len(x.shape)) if d != dim), key=lambda d: -like._strides[d])
     return Lines(_starts(tuple(x.shape[d] for d in rest), tuple(x._strides[d] for d in rest)), x._strides[dim])
 
@@ -125,7 +125,7 @@ def _parts(blocks: int) -> int:
 
 
 def _real_view(t: Tensor) -> Tensor:
-    """The memory of a tensor as real numbers, from its first element on."""
+    """Return the memory of a tensor as real numbers, from its first element on."""
     if not t.dtype.is_complex:
         return t
     real = t.dtype.to_real()
@@ -133,7 +133,7 @@ def _real_view(t: Tensor) -> Tensor:
 
 
 def _cut(n: int) -> int | None:
-    """A factor of n near its square root."""
+    """Return a factor of n near its square root, or None."""
     factor = 1
     for radix in _radices(n) or ():
         if factor * factor >= n:
@@ -143,7 +143,7 @@ def _cut(n: int) -> int | None:
 
 
 def transform_along(out: Tensor, x: Tensor, dim: int, scale: float, forward: bool) -> None:
-    """out = the complex transform of x along one dimension; `out` may be x."""
+    """Compute out = the complex transform of x along one dimension; `out` may be x."""
     _transform(_real_view(out), _real_view(x), lines_of(out, dim, x), lines_of(x, dim, x), x.shape[dim], scale, forward)
 
 
@@ -196,12 +196,12 @@ def _run(
 
 
 def is_real_supported(n: int) -> bool:
-    """Return whether real lines of n elements are short enough to travel in pairs."""
+    """Return whether real lines of n elements are short enough to be transformed in pairs."""
     return n <= _LONG and _radices(n) is not None and is_supported([n])
 
 
 def real_along(out: Tensor, x: Tensor, dim: int, n: int, scale: float, to_real: bool) -> None:
-    """Real lines of n elements to their coefficients (all, or half of them: as many as `out` has room for), or back."""
+    """Transform real lines of n elements to their coefficients (all, or half of them: as many as fit `out`), or back."""
     tables, d = _tables(n, x.dtype.to_real()), x.dtype.to_real()
     to, source = lines_of(out, dim, x), lines_of(x, dim, x)
     count = len(source.starts)

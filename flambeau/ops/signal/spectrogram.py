@@ -20,7 +20,7 @@ def _describe(name: str, x: Tensor, n_fft: int, hop: int, length: int, window: T
 
 
 def _full_window(x: Tensor, window: Tensor | None, length: int, n_fft: int, d: Any) -> Tensor:
-    """The window in the middle of n_fft samples; all ones where there is none."""
+    """Return the window centred in n_fft samples; all ones if there is none."""
     values = x.new_ones(length, dtype=d) if window is None else window
     if length == n_fft:
         return values
@@ -119,7 +119,7 @@ def istft(
     center: bool = True, normalized: bool = False, onesided: bool | None = None, length: int | None = None,
     return_complex: bool = False,
 ) -> Tensor:  # fmt: skip
-    """The signal whose stft is nearest to the given one: frames added where they overlap, over the sum of their windows."""
+    """The signal whose stft is nearest to the given one: overlapping frames added, over the sum of their windows."""
     need_tensor("istft", input)
     _warn_no_window(window)
     hop = n_fft // 4 if hop_length is None else hop_length
@@ -158,7 +158,7 @@ def istft(
 
 
 def _overlapped(frames: Tensor, n_fft: int, hop: int) -> Tensor:
-    """(batch, frame, sample) frames laid over each other and added: (batch, sample)."""
+    """Add overlapping (batch, frame, sample) frames to (batch, sample)."""
     if frames.dtype.is_complex:
         parts = view_as_real(frames)
         real, imaginary = (_overlapped(parts[..., i], n_fft, hop) for i in (0, 1))

@@ -1,4 +1,4 @@
-"""Window functions for spectra: how strongly each sample of a frame counts."""
+"""Window functions for spectra: the weight of each sample of a frame."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def bessel(n: np.ndarray, last: float, beta: float) -> np.ndarray:
 
 
 def samples(length: int, periodic: bool, formula: Callable[..., Any], *parameters: Any) -> np.ndarray:
-    """A window of `length` samples; a periodic one is a symmetric one that is one sample longer, cut at the end."""
+    """Return a window of `length` samples; a periodic one is a symmetric one that is one sample longer, without its last."""
     if length <= 1:
         return np.ones(length)
     return formula(np.arange(length, dtype=np.float64), float(length if periodic else length - 1), *parameters)
@@ -83,14 +83,14 @@ def hann_window(window_length: int, periodic: bool = True, **options: Any) -> Te
 def hamming_window(
     window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, **options: Any
 ) -> Tensor:
-    """A raised cosine that does not go down to zero."""
+    """The Hamming window: a raised cosine that does not go down to zero."""
     alpha, beta = (float(as_number(v, "hamming_window", "alpha", 3)) for v in (alpha, beta))
     return _window("hamming_window", window_length, periodic, options, raised_cosine, alpha, beta)
 
 
 @composite(kind="creation", method=False)
 def blackman_window(window_length: int, periodic: bool = True, **options: Any) -> Tensor:
-    """Two cosines, with smaller side lobes than Hann's window."""
+    """The Blackman window: two cosines, with smaller side lobes than Hann's window."""
     return _window("blackman_window", window_length, periodic, options, two_cosines)
 
 

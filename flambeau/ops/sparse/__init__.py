@@ -1,1 +1,1 @@
-"""COO and compressed tensors: what they are made of and what operators do with them."""
+"""COO and compressed tensors: their parts, and the operators on them."""

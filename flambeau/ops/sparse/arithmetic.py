@@ -31,7 +31,7 @@ from .index import entry_keys, index_tensor, merged, on_host, places_of
 
 
 def _reduced(g: Tensor, like: Any, factor: Any = 1) -> Tensor:
-    """A gradient in an operand's dtype."""
+    """Return a gradient in an operand's dtype."""
     g = g if factor == 1 else g * factor
     return g if g.dtype is like else g.to(like)
 
@@ -81,7 +81,7 @@ def _check_alike(a: SparseTensor, b: SparseTensor) -> None:
 
 
 def _sum(a: SparseCoo, b: SparseCoo, alpha: Any, d: Any) -> SparseCoo:
-    """Equal places that meet share an entry; values that are not laid out in order are only listed one after the other."""
+    """Return the sum of two COO tensors: equal places that meet share an entry; values that are not stored in order are only concatenated."""
     left, right = a._values_part.to(d), b._values_part.to(d)
     right = right if alpha == 1 else right * alpha
     for nothing, other, values in ((a, b, right), (b, a, left)):
@@ -114,7 +114,7 @@ def _strided_plus_sparse(input: Tensor, other: SparseTensor, alpha: Any) -> Tens
 
 
 def _accumulate(out: Tensor, other: SparseTensor, alpha: Any) -> Tensor:
-    """out += alpha * other for contiguous memory."""
+    """Compute out += alpha * other for contiguous memory."""
     coo = as_coo(other)
     values = coo._values_part.to(out.dtype)
     return add_at(out, entry_keys(coo), values if alpha == 1 else values * alpha)
@@ -129,7 +129,7 @@ def sub(input: Any, other: Any, alpha: Any = 1) -> Tensor:
 
 
 def _mul_grad(g: Tensor, other: Any, header: tuple[Any, ...], index: int) -> Tensor:
-    """The gradient of factor number `index`, of which shape, dtype and layout are known."""
+    """Return the gradient of factor number `index`, whose shape, dtype and layout are known."""
     shape, d, arrangement = header
     result = g * (other.conj() if isinstance(other, Tensor) and other.dtype.is_complex else other)
     if isinstance(result, SparseCsr) and arrangement is strided_layout:
@@ -179,7 +179,7 @@ def mul(input: Any, other: Any) -> Tensor:
 
 
 def _repeated(t: SparseCoo, sizes: tuple[int, ...]) -> SparseCoo:
-    """The tensor once for each place of new dimensions before its own."""
+    """Return the tensor repeated for each index of new dimensions before its own."""
     count, nnz = math.prod(sizes), t._values_part.shape[0]
     before = np.repeat(np.indices(sizes).reshape(len(sizes), count), nnz, 1)
     rows = np.concatenate([before, np.tile(on_host(t._index_part), count)])
@@ -188,7 +188,7 @@ def _repeated(t: SparseCoo, sizes: tuple[int, ...]) -> SparseCoo:
 
 
 def _times(t: SparseTensor, other: Any, combine: Any) -> Tensor:
-    """The values combined with a number or 0-dim tensor: the tensor's own dimensions decide the dtype, not the values'."""
+    """Combine the values with a number or 0-dim tensor: the tensor's own dimensions decide the dtype, not the values'."""
     d = combine(t._values_part.new_ones((1,) * max(len(t.shape), 1)), other).dtype
     return combine(t._values_part.to(d), other.to(d) if isinstance(other, Tensor) else other)
 
@@ -281,7 +281,7 @@ _KEEP_ZERO = (
 
 
 def apply_to_values(input: SparseTensor, function: Any, name: str) -> Tensor:
-    """A tensor with the same places and function(values): differentiable through the values. `name` is the operator's."""
+    """Return a tensor with the same places and function(values): differentiable through the values. `name` is the operator's."""
     t: Any = coalesce(input) if isinstance(input, SparseCoo) else input
     changed = function(t.values())
     if isinstance(t, SparseCoo):
@@ -330,7 +330,7 @@ def square(input: SparseTensor) -> Tensor:
 
 
 def become(t: Any, result: Any, name: str) -> Any:
-    """The in-place form for sparse tensors: `t` takes the entries and the history of `result`."""
+    """Give `t` the entries and the history of `result`: the in-place form for sparse tensors."""
     check_history_writable(t)
     if type(result) is not type(t):
         raise RuntimeError(f"{name}: the result has layout {result.layout!r}, not {t.layout!r}")

@@ -28,7 +28,7 @@ BLOCKS = (sparse_bsr, sparse_bsc)
 
 
 def in_lines(kind: layout, rows: Any, columns: Any) -> tuple[Any, Any]:
-    """Return first what belongs to the lines that a layout compresses, then what lies across them."""
+    """Return (rows, columns), or (columns, rows) for layouts that compress columns: first what belongs to the lines, then what is across."""
     return (rows, columns) if LINES[kind] is _ROWS else (columns, rows)
 
 
@@ -41,7 +41,7 @@ def _need(holds: Any, message: str) -> None:
 
 
 def _ranks(compressed: Tensor, plain: Tensor, values: Tensor, kind: layout) -> tuple[int, int, int]:
-    """The numbers of batch, block and dense dimensions."""
+    """Return the numbers of batch, block and dense dimensions."""
     first, second = LINES[kind]
     rank = len(compressed.shape)
     _need(rank, f"{first} must have dimensionality >= 1 but got 0")
@@ -59,7 +59,7 @@ def _ranks(compressed: Tensor, plain: Tensor, values: Tensor, kind: layout) -> t
 
 
 def _check_sizes(compressed: Tensor, plain: Tensor, values: Tensor, shape: Any, kind: layout) -> tuple[int, int]:
-    """The numbers of lines and of places in a line; raises unless the sizes of the parts fit together."""
+    """Return the numbers of lines and of places in a line; raise unless the sizes of the parts fit together."""
     first, second = LINES[kind]
     for name, part in ((first, compressed), (second, plain)):
         _need(
@@ -105,7 +105,7 @@ def _check_sizes(compressed: Tensor, plain: Tensor, values: Tensor, shape: Any, 
 
 
 def _check_index(names: Any, compressed: Tensor, plain: Tensor, across: int, nnz: int, ordered: bool) -> None:
-    """Raise unless the entries of every line lie inside it; with `ordered` also unless they are sorted, each place once."""
+    """Raise unless the entries of every line are inside it; with `ordered` also unless they are sorted, each place once."""
     first, second = names
     lines_word, across_word = ("nrows", "ncols") if names is _ROWS else ("ncols", "nrows")
     starts, places = on_host(compressed), on_host(plain)
@@ -199,7 +199,7 @@ def _compressed(
 @composite(kind="creation", method=False)
 def sparse_csr_tensor(crow_indices: Any, col_indices: Any, values: Any, size: Any = None, **options: Any) -> Tensor:
     """A sparse matrix in compressed rows: the entries of row i are those from crow_indices[i] to crow_indices[i + 1]. All parts may have
-    batch dimensions before, values dense dimensions behind."""
+    leading batch dimensions, values trailing dense dimensions."""
     return _compressed(crow_indices, col_indices, values, size, sparse_csr, options, "sparse_csr_tensor")
 
 
@@ -239,7 +239,7 @@ for _make in (sparse_csr_tensor, sparse_csc_tensor, sparse_bsr_tensor, sparse_bs
 def with_zero_index(
     shape: Size, nnz: int, block: tuple[int, ...], dense: int, kind: layout, d: Any, where: Any, index: Any = dt.int64
 ) -> SparseCsr:
-    """A tensor with `nnz` entries in each matrix, all of whose indices are zero: without entries, a tensor of zeros."""
+    """Return a tensor with `nnz` entries in each matrix, all of whose indices are zero: without entries, a tensor of zeros."""
     at = len(shape) - dense - 2
     lines, _ = in_lines(kind, *(shape[at + i] // (block[i] if block else 1) for i in range(2)))
     batch = shape[:at]

@@ -1,4 +1,4 @@
-"""The way of tensors from one layout to another."""
+"""Conversions of tensors from one layout to another."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from .index import index_tensor, keys_of, on_host, within_bounds
 
 
 def compressed_to_coo(input: SparseCsr) -> SparseCoo:
-    """The entries of a compressed tensor as they are listed, with their coordinates, those of the batch included."""
+    """Return the entries of a compressed tensor in their order, with their coordinates, those of the batch included."""
     index, keys = listed_places(input)
     coalesced = input.layout is sparse_csr and bool((keys[1:] > keys[:-1]).all())
     return new_coo(index, listed_values(input), input.shape, coalesced)
 
 
 def _back(g: Any, input: Any) -> Tensor:
-    """A gradient in the layout of `input`; of blocks, in the same blocks."""
+    """Return a gradient in the layout of `input`; for blocks, in the same blocks."""
     if input._blocksize is None and isinstance(g, SparseCoo):
         return in_layout_of(input, g)
     return g.sparse_mask(input.detach())
@@ -36,7 +36,7 @@ _compressed_to_coo = sparse_primitive(compressed_to_coo, {"input": _back}, Quirk
 
 
 def _coo_to_compressed(input: Any, kind: layout, block: tuple[int, int] | None, index_dtype: Any = None) -> SparseCsr:
-    """The blocks (or elements) that hold an entry, in order, with zeros where there is none; the first sparse dimensions are batches."""
+    """Return the blocks (or elements) that hold an entry, in order, with zeros where there is none; the first sparse dimensions are batches."""
     t = within_bounds(coalesce(input))
     *matrices, rows, columns = on_host(t._index_part)
     *batch, height, width = t.shape[: t._sparse_dims]
@@ -72,12 +72,12 @@ coo_to_compressed = sparse_primitive(
 
 
 def as_coo(t: Any) -> Any:
-    """A sparse tensor in coordinate layout."""
+    """Return a sparse tensor in coordinate layout."""
     return _compressed_to_coo(t) if isinstance(t, SparseCsr) else t
 
 
 def in_layout_of(like: Any, t: Any) -> Any:
-    """A COO tensor in the layout of another tensor, with blocks of its size."""
+    """Return a COO tensor in the layout of another tensor, with blocks of its size."""
     if isinstance(like, SparseCoo):
         return t
     return coo_to_compressed(t, like.layout, like._blocksize, like._plain_part.dtype)
@@ -91,7 +91,7 @@ def _name(kind: layout) -> str:
 
 
 def _refuse(t: Tensor, kind: layout, why: str) -> NoReturn:
-    """Refuse a conversion, in the name of the step that PyTorch would take."""
+    """Raise for a conversion, in the name of PyTorch's step for it."""
     start = "dense" if t.layout is strided else "coo" if isinstance(t, SparseCoo) else "sparse_compressed"
     name = "to_sparse" if t.layout is kind else f"{start}_to_{_name(kind)}"
     raise RuntimeError(f"{name}: conversion from {layout_word(t)} to {layout_word(kind)} {why} is not supported")
@@ -101,7 +101,7 @@ def _refuse(t: Tensor, kind: layout, why: str) -> NoReturn:
 def to_sparse(
     self: Tensor, sparse_dim: Any = None, *, layout: Any = None, blocksize: Any = None, dense_dim: Any = None
 ) -> Tensor:
-    """The entries that are not zero, in a sparse layout (COO unless told otherwise)."""
+    """The entries that are not zero, in a sparse layout (by default COO)."""
     if isinstance(sparse_dim, type(sparse_coo)):
         sparse_dim, layout = None, sparse_dim
     kind = sparse_coo if layout is None else layout
@@ -127,7 +127,7 @@ def to_sparse(
 
 
 def _from_sparse(t: Any, kind: layout, sparse_dim: Any, blocksize: Any, dense_dim: Any) -> Tensor:
-    """Convert a sparse tensor: which of its dimensions are sparse and which are dense stays."""
+    """Convert a sparse tensor: its sparse and dense dimensions remain so."""
     own = t._sparse_dims if isinstance(t, SparseCoo) else 2
     if sparse_dim not in (None, own):
         _refuse(t, kind, f"with sparse_dim argument !={'self.sparse_dim()' if isinstance(t, SparseCoo) else 2}")
@@ -146,7 +146,7 @@ def _from_sparse(t: Any, kind: layout, sparse_dim: Any, blocksize: Any, dense_di
 
 
 def _checked_block(t: Any, kind: layout, blocksize: Any, at: int) -> tuple[int, int] | None:
-    """The size of blocks that a conversion is asked for; None for layouts without them. `at` is the dimension of rows."""
+    """Return the size of blocks that is requested for a conversion; None for layouts without them. `at` is the dimension of rows."""
     given = getattr(t, "_blocksize", None)
     if kind not in BLOCKS:
         if blocksize is not None:

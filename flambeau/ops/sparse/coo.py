@@ -1,4 +1,4 @@
-"""COO tensors: making them, taking them apart, and the way to and from strided tensors."""
+"""COO tensors: making them, their parts, and conversions to and from strided tensors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from .index import (
 
 @effect(batching="each")
 def add_at(out: Tensor, keys: Any, values: Tensor) -> Tensor:
-    """out.flatten()[key] += value, whole rows of trailing dimensions at a time. `out` is contiguous, keys (an array) lie inside."""
+    """out.flatten()[key] += value, whole rows of trailing dimensions at a time. `out` is contiguous, keys (an array) are inside."""
 
 
 @add_at.on("cpu")
@@ -175,7 +175,7 @@ def read_shape(size: Any, position: int) -> Size:
 
 
 def check_invariants_of(t: SparseCoo) -> None:
-    """Raise unless all indices lie inside the tensor and, if it calls itself coalesced, are sorted and distinct."""
+    """Raise unless all indices are inside the tensor and, if it is marked coalesced, are sorted and distinct."""
     keys = entry_keys(t)
     if t._is_coalesced and (keys[1:] <= keys[:-1]).any():
         raise RuntimeError("cannot set is_coalesced to true if indices correspond to uncoalesced COO tensor")
@@ -201,7 +201,7 @@ _LAYOUT_WORDS = {
 
 
 def layout_word(t: Any) -> str:
-    """PyTorch's word for a layout, or for that of a tensor, in messages."""
+    """Return PyTorch's name in messages for a layout, or for that of a tensor."""
     return _LAYOUT_WORDS[repr(getattr(t, "layout", t)).removeprefix("torch.")]
 
 
@@ -228,13 +228,13 @@ _coalesce = sparse_primitive(
 
 @composite(function=False)
 def coalesce(self: Tensor) -> Tensor:
-    """The tensor with every place listed once, in order; itself if it is that already."""
+    """The tensor with every place listed once, in order; the tensor itself if it is coalesced."""
     t = need_coo(self, "coalesce")
     return t if t._is_coalesced else _coalesce(t)
 
 
 def listed_places(t: Any) -> tuple[Tensor, np.ndarray]:
-    """The places of any sparse tensor as a COO index, and their keys; of blocks those of all elements, as their values lie."""
+    """Return the places of any sparse tensor as a COO index, and their keys; for blocks those of all elements, in the order of their values."""
     if isinstance(t, SparseCoo):
         return t._index_part, entry_keys(t)
     line, place = compressed_entries(on_host(t._compressed_part), on_host(t._plain_part))
@@ -252,7 +252,7 @@ def listed_places(t: Any) -> tuple[Tensor, np.ndarray]:
 
 
 def listed_values(t: Any) -> Tensor:
-    """The values of a compressed tensor, one row of dense sizes for each of its listed places; outside autograd."""
+    """Return the values of a compressed tensor, one row of dense sizes for each of its listed places; outside autograd."""
     return t._values_part.reshape(-1, *t.shape[t._sparse_dims :])
 
 
@@ -287,7 +287,7 @@ values_of = sparse_primitive(
 
 
 def as_view(t: Tensor, base: Tensor) -> Tensor:
-    """Mark a tensor as a view of one whose values it shares, and return it; what autograd records has a history instead."""
+    """Mark a tensor as a view of one whose values it shares, and return it; a recorded one has a history instead."""
     if t._autograd is None and t is not base:
         t._base = base if base._base is None else base._base
     return t
@@ -325,13 +325,13 @@ def _sparse_only(self: Tensor, name: str) -> Any:
 
 @composite(function=False)
 def _indices(self: Tensor) -> Tensor:
-    """The places, one per column, as they were given."""
+    """The given places, one per column."""
     return _sparse_only(self, "_indices")._index_part._bare_alias()
 
 
 @composite(function=False)
 def _values(self: Tensor) -> Tensor:
-    """The values as they were given, outside autograd."""
+    """The given values, outside autograd."""
     return _sparse_only(self, "_values")._values_part._bare_alias()
 
 
@@ -350,7 +350,7 @@ def is_coalesced(self: Tensor) -> bool:
 
 @composite(function=False)
 def _coalesced_(self: Tensor, coalesced: bool) -> Tensor:
-    """Mark a tensor as coalesced or not, without looking at its indices."""
+    """Mark a tensor as coalesced or not, without checking its indices."""
     need_coo(self, "_coalesced_")._is_coalesced = bool(coalesced)
     return self
 
@@ -440,7 +440,7 @@ def clone(input: SparseTensor, *, memory_format: Any = None) -> SparseTensor:
 
 
 def rebuilt(t: Any, parts: Any) -> Any:
-    """A tensor of the same layout and shape made of other parts."""
+    """Return a tensor of the same layout and shape made of other parts."""
     if isinstance(t, SparseCoo):
         index, values = parts
         return new_coo(index, values, t.shape, t._is_coalesced, t._in_bounds)

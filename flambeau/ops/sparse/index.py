@@ -1,4 +1,4 @@
-"""Arithmetic on the indices of COO tensors: one key per entry, sorting, grouping, looking up."""
+"""Arithmetic on the indices of COO tensors: one key per entry, sorting, grouping, lookup."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ _NUMBERS = {"cpu": values_on_host}  # what there is besides memory that NumPy ca
 
 @watched(reads_values=True, batching="each")
 def on_host(t: Tensor) -> Any:
-    """Return a tensor's values as an array: which entries there are decides what sparse operators do. On other devices than the CPU the
-    numbers stay there, and look like an array."""
+    """Return a tensor's values as an array: the entries decide what sparse operators do. On other devices than the CPU the numbers stay
+    there, behind an array-like interface."""
     read = _NUMBERS.get(t.device.type)
     return Places(bare(t)) if read is None else read(t)
 
 
 @watched(kind="creation")
 def index_tensor(array: Any) -> Tensor:
-    """A new tensor of int64 with an array's values."""
+    """Return a new int64 tensor with an array's values."""
     if isinstance(array, Places):
         return array.t.to(dt.int64).contiguous()
     return copy_of_array(np.ascontiguousarray(array, np.int64), dt.int64)
 
 
 def packed(array: Any) -> Any:
-    """An array whose elements are stored one after the other."""
+    """Return an array whose elements are contiguous."""
     return Places(array.t.contiguous()) if isinstance(array, Places) else np.ascontiguousarray(array)
 
 
@@ -60,7 +60,7 @@ def not_zero(t: Tensor) -> Any:
 
 
 def within_bounds(t: Any) -> Any:
-    """The tensor itself; raises if an index lies outside its shape: kernels rely on it."""
+    """Return the tensor itself; raise if an index is outside its shape, on which kernels rely."""
     if not t._in_bounds:
         for i, row in enumerate(on_host(t._index_part)):
             if row.size and (row.min() < 0 or row.max() >= t.shape[i]):
@@ -72,7 +72,7 @@ def within_bounds(t: Any) -> Any:
 
 
 def entry_keys(t: SparseCoo) -> np.ndarray:
-    """The key of every entry; raises where an index lies outside the tensor."""
+    """Return the key of every entry; raise if an index is outside the tensor."""
     indices = on_host(within_bounds(t)._index_part)
     return keys_of(indices, tuple(t.shape[: indices.shape[0]]))
 
@@ -87,13 +87,13 @@ def places_of(keys: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
 
 
 def compressed_entries(starts: Any, places: Any) -> tuple[Any, Any]:
-    """The line of every entry of a batch of compressed matrices, counted over all of them, and its place in the line."""
+    """Return the line of every entry of a batch of compressed matrices, counted over all of them, and its place in the line."""
     counts = np.diff(starts).reshape(-1)
     return repeated(np.arange(counts.size), counts), places.reshape(-1).astype(np.int64)
 
 
 def grouped(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A stable order of the keys, the group each entry of that order belongs to, and each group's first entry in it."""
+    """Return a stable order of the keys, the group of each entry in that order, and each group's first entry in it."""
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     new = np.concatenate([np.ones(min(keys.size, 1), bool), ordered[1:] != ordered[:-1]])
@@ -107,7 +107,7 @@ def groups_of(keys: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 def found_at(keys: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return where each wanted key stands among the sorted `keys`, and whether it does at all."""
+    """Return where each wanted key is among the sorted `keys`, and whether it occurs."""
     if not keys.size:
         return np.zeros(wanted.size, np.int64), np.zeros(wanted.size, bool)
     at = np.searchsorted(keys, wanted).clip(None, keys.size - 1)
@@ -131,7 +131,7 @@ def merged(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.nda
 
 @watched(batching="each")
 def by_row(rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return where each of `count` rows starts, and the order that lists entries by row: None if they lie that way already."""
+    """Return where each of `count` rows starts, and the order that lists entries by row: None if they are sorted already."""
     if not rows.size or (rows[1:] >= rows[:-1]).all():
         return np.searchsorted(rows, np.arange(count + 1)).astype(np.int64), None
     if isinstance(rows, Places):

@@ -1,8 +1,8 @@
-"""Numbers that stay on a device, for arithmetic on indices that is written for NumPy's arrays.
+"""Index arrays that stay on a device, for arithmetic written for NumPy's arrays.
 
-The operators of this room compute which entries there are with NumPy. `Places` holds a tensor of another device and answers to the
-part of NumPy's interface that they use, so that the same lines sort, search and count there. Only what Python must know (a size, the
-answer to an `if`) is read."""
+The operators of this package compute with NumPy which entries there are. `Places` holds a tensor of another device and implements the part of
+NumPy's interface that they use, so that the same code sorts, searches and counts there. Only values that Python must know (a size, the
+condition of an `if`) are read."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Places:
     size = property(lambda self: self.t.numel())
 
     def of(self, value: Any) -> Any:
-        """A value as tensors take it: on this device, if it is an array."""
+        """Return a value as tensors take it: on this device, if it is an array."""
         if isinstance(value, Places):
             return value.t
         if isinstance(value, (np.ndarray, list)):
@@ -145,7 +145,7 @@ for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
 
 
 def _list(like: Places, parts: Any) -> list[Any]:
-    """Parts of a list as tensors of one dtype on the device."""
+    """Return the parts of a list as tensors of one dtype on the device."""
     found = [p if isinstance(p, Tensor) else like.of(np.asarray(p)) for p in map(like.of, parts)]
     kind = dt.bool_ if all(p.dtype is dt.bool_ for p in found) else dt.int64
     return [p.to(kind) for p in found]

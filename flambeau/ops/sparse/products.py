@@ -31,7 +31,7 @@ from .places import repeated
 
 def _rows_and_columns(t: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
     """Return where rows start, the order of entries by row (None: as they are stored) and their columns; a batch of matrices is one
-    matrix with them on its diagonal."""
+    block-diagonal matrix."""
     if isinstance(t, SparseCsr) and t.layout is sparse_csr and not t._batch_dims:
         return on_host(t._compressed_part).astype(np.int64), None, on_host(t._plain_part).astype(np.int64)
     places = listed_places(t)[0] if isinstance(t, SparseCsr) else within_bounds(t)._index_part
@@ -45,7 +45,7 @@ def _rows_and_columns(t: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray
 
 @internal(batching="each")
 def rows_times_matrix(starts: Any, order: Any, columns: Any, values: Tensor, table: Tensor) -> NewTensor:
-    """A sparse matrix times the dense one `table`. Arrays say where the rows start, the order of entries by row, and their columns."""
+    """A sparse matrix times the dense one `table`. Arrays give where the rows start, the order of entries by row, and their columns."""
     return (starts.size - 1, table.shape[1]), table.dtype, table.device
 
 
@@ -62,7 +62,7 @@ def _(out: Tensor, starts: np.ndarray, order: Any, columns: np.ndarray, values: 
 
 
 def times_dense(sparse: Any, other: Tensor) -> Tensor:
-    """A sparse matrix, or batch of them, times dense ones, checked."""
+    """Return a sparse matrix, or batch of them, times dense ones, checked."""
     *batch, height, width = sparse.shape
     table = other.reshape(math.prod(batch) * width, other.shape[-1])
     product = rows_times_matrix(*_rows_and_columns(sparse), sparse._values_part.reshape(-1), table)
@@ -94,7 +94,7 @@ def _check_operands(a: Any, b: Any) -> None:
 
 
 def _product(a: Any, b: Any) -> Tensor:
-    """Any mix of sparse and dense matrices."""
+    """Return the product of any mix of sparse and dense matrices."""
     if not isinstance(a, SparseTensor) and not isinstance(b, SparseTensor):
         return a.mm(b)
     _check_operands(a, b)
@@ -106,7 +106,7 @@ def _product(a: Any, b: Any) -> Tensor:
 
 
 def sparse_times_sparse(a: Any, b: Any) -> Tensor:
-    """Return the product of two sparse matrices: every entry (i, k) of `a` meets the entries of row k of `b`."""
+    """Return the product of two sparse matrices: every entry (i, k) of `a` times the entries of row k of `b`."""
     if any(getattr(t, "_blocksize", None) is not None for t in (a, b)):
         raise RuntimeError(
             "zeros_sparse_compressed expected sparse compressed (non-block) tensor layout but got blocks"
@@ -241,7 +241,7 @@ def sspaddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha:
 
 
 def _masked_product(mat1: Any, left: Tensor, right: Tensor) -> Any:
-    """(left @ right^H) at the places of mat1 only."""
+    """Return (left @ right^H) at the places of mat1 only."""
     held = coalesce(mat1).detach()
     entry_keys(held)
     rows, columns = map(packed, on_host(held._index_part))
@@ -252,7 +252,7 @@ def _masked_product(mat1: Any, left: Tensor, right: Tensor) -> Any:
 
 @internal(batching="each")
 def sampled_products(rows: Any, columns: Any, left: Tensor, right: Tensor) -> NewTensor:
-    """The inner products of rows of `left` with rows of `right`; arrays say which."""
+    """The inner products of rows of `left` with rows of `right`, chosen by arrays."""
     return (rows.size,), left.dtype, left.device
 
 
@@ -292,7 +292,7 @@ sparse_addmm = sparse_primitive(
 
 
 def _projected(t: Any, mask: Any) -> Any:
-    """The entries of `t`, zero where `mask` has none."""
+    """Return the entries of `t`, zero where `mask` has none."""
     t, mask = coalesce(t), coalesce(mask).detach()
     keys = keys_of(on_host(mask._index_part), mask.shape)
     present = np.isin(entry_keys(t), keys)
@@ -335,7 +335,7 @@ def sampled_addmm(input: Any, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any)
 
 
 def _repeated_matrix(t: Any, batch: tuple[int, ...]) -> Any:
-    """A compressed matrix once for each place of a batch."""
+    """Return a compressed matrix repeated for each index of a batch."""
     starts, places, values = (part.expand(*batch, *part.shape).clone() for part in t._parts())
     like = new_csr(starts, places, values, make_size((*batch, *t.shape)), t.layout)
     return values_in_place_of(t.values().expand(like._values_part.shape), like)

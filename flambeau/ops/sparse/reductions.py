@@ -119,7 +119,7 @@ def item(self: Any) -> Any:
 
 
 def _grouped_softmax(values: Tensor, group: np.ndarray, count: int, logarithm: bool) -> Tensor:
-    """Softmax over the entries of each group, at every dense place by itself."""
+    """Compute softmax over the entries of each group, at every dense place separately."""
     member = index_tensor(group)
     top = values.detach().new_full((count, *values.shape[1:]), -np.inf)
     top = top.index_reduce(0, member, values.detach(), "amax")
@@ -130,7 +130,7 @@ def _grouped_softmax(values: Tensor, group: np.ndarray, count: int, logarithm: b
 
 
 def sparse_softmax(input: Any, dim: int, dtype: Any, logarithm: bool) -> Tensor:
-    """Softmax over the entries that are there: what is not listed counts as minus infinity."""
+    """Softmax over the listed entries: others count as minus infinity."""
     name = "log_softmax" if logarithm else "softmax"
     t: Any = coalesce(need_coo(input, name))
     if dtype is not None:

@@ -1,4 +1,4 @@
-"""Row numbers in order, as places where each row begins, and back: `torch._convert_indices_from_coo_to_csr` and its inverse."""
+"""Conversion of sorted row numbers to row starts, and back: `torch._convert_indices_from_coo_to_csr` and its inverse."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..shape.rearrange import repeat_interleave
 
 @composite(name="_convert_indices_from_coo_to_csr", method=False)
 def rows_begin(input: Tensor, size: int, *, out_int32: bool = False) -> Tensor:
-    """Return where the first entry of each of `size` rows, and the end, stands among the sorted row numbers."""
+    """Return where the first entry of each of `size` rows, and the end, is among the sorted row numbers."""
     if len(input.shape) != 1:
         raise RuntimeError(f"Input is supposed to be a vector, but got {len(input.shape)} dimensional tensor.")
     wanted = arange(size + 1, dtype=input.dtype, device=input.device)
@@ -23,7 +23,7 @@ def rows_begin(input: Tensor, size: int, *, out_int32: bool = False) -> Tensor:
 
 @composite(name="_convert_indices_from_csr_to_coo", method=False)
 def rows_of(crow_indices: Tensor, col_indices: Tensor, *, out_int32: bool = False, transpose: bool = False) -> Tensor:
-    """The row and the column of each entry, from the places where rows begin; with `transpose`, the column first."""
+    """The row and the column of each entry, from the starts of rows; with `transpose`, the column first."""
     numbers = arange(crow_indices.shape[-1] - 1, device=crow_indices.device)
     rows = repeat_interleave(numbers, diff(crow_indices))
     pair = (col_indices, rows) if transpose else (rows, col_indices)

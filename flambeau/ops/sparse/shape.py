@@ -120,13 +120,13 @@ def permute_dims(input: Any, dims: tuple[int, ...]) -> Tensor:
 
 
 def entries_kept(t: SparseCoo, keep: np.ndarray, indices: np.ndarray, shape: list[int]) -> Tensor:
-    """The entries at the positions `keep`, at new places: differentiable through the values."""
+    """Return the entries at the positions `keep`, at new places: differentiable through the values."""
     values = uncoalesced_values(t).index_select(0, index_tensor(keep))
     return coo_from_parts(values, index_tensor(indices), make_size(shape), t._is_coalesced, True)
 
 
 def _listed_values_grad(g: Tensor, input: Tensor) -> Tensor:
-    """Entries of one place have one gradient, which is that of the place."""
+    """Return the gradient of listed values: entries of one place share the gradient of the place."""
     held: Any = input
     order, _, first = grouped(entry_keys(held))
     once = index_tensor(order[first])
@@ -167,7 +167,7 @@ def select(input: Any, dim: int, index: int) -> Tensor:
 
 
 def _part_of_compressed(t: SparseCsr, d: int, index: int) -> Tensor:
-    """Of a batch or of dense dimensions a tensor in the same layout; of one matrix a COO tensor."""
+    """Select from a compressed tensor: along a batch or dense dimension in the same layout; from one matrix a COO tensor."""
     sparse = t._sparse_dims
     shape = make_size([n for i, n in enumerate(t.shape) if i != d])
     if d < sparse - 2:
@@ -320,7 +320,7 @@ def reshape(input: Any, *args: Any, **kwargs: Any) -> Tensor:
 
 
 def getitem(self: Any, key: Any) -> Any:
-    """x[key] where key is made of integers, full slices, None and an ellipsis."""
+    """x[key] if key consists of integers, full slices, None and an ellipsis."""
     items = key if isinstance(key, tuple) else (key,)
     if Ellipsis in [i for i in items if i is Ellipsis]:
         at = next(n for n, i in enumerate(items) if i is Ellipsis)

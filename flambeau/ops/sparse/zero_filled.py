@@ -22,7 +22,7 @@ from .coo import layout_word, need_coo, read_shape
 
 
 def _resized(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> tuple[SparseCoo, Any]:
-    """The tensor to resize, and its new shape."""
+    """Return the tensor to resize, and its new shape."""
     t = need_coo(self, "sparse_resize_")
     check_history_writable(t)
     shape = read_shape(size, 1)
@@ -69,7 +69,7 @@ def sparse_resize_and_clear_(self: Tensor, size: Any, sparse_dim: int, dense_dim
 
 @sparse_form(memory.resize_)
 def resize_(self: Any, *sizes: Any, memory_format: Any = None) -> Any:
-    """Resize a compressed tensor to another number of lines, and wider ones; the first matrices of a batch stay."""
+    """Resize a compressed tensor to another number of lines, and wider ones; the first matrices of a batch are kept."""
     shape = varargs_ints(sizes, "resize_")
     if not isinstance(self, SparseCsr):
         raise SparseRefusal("Could not run 'aten::resize_' with arguments from the 'SparseCPU' backend.")
@@ -91,7 +91,7 @@ def resize_(self: Any, *sizes: Any, memory_format: Any = None) -> Any:
 
 
 def _cut(t: SparseCsr, shape: Any, batch: int, lines: int, nnz: int) -> None:
-    """Keep the first matrices, lines and entries of a compressed tensor; lines that it did not have are without entries."""
+    """Keep the first matrices, lines and entries of a compressed tensor; new lines are empty."""
     parts = t._parts()
     for _ in range(t._batch_dims - batch):
         parts = tuple(part.select(0, 0) for part in parts)
@@ -161,7 +161,7 @@ def _empty_compressed(shape: Size, d: Any, kind: Any, where: Any) -> SparseTenso
 
 @sparse_form(filled.empty_like)
 def empty_like(input: Any, **options: Any) -> Tensor:
-    """Places of a compressed tensor stay: only its values are new. Other tensors come back without entries."""
+    """A compressed tensor with the same places and new values; other tensors become empty."""
     if not isinstance(input, SparseCsr):
         return zeros_like(input, **options)
     kind = options.pop("layout", None) or input.layout

@@ -1,4 +1,4 @@
-"""`import torch` gives Flambeau, which is not imported before: a start of Python stays as fast as it was.
+"""`import torch` returns Flambeau, which is not imported before, so that Python starts as fast as without it.
 
 Plain code without annotations, because any Python 3 may read this file when it starts.
 """
@@ -12,7 +12,7 @@ OLDEST = (3, 10)  # the oldest Python that Flambeau runs on
 
 
 class TorchLater:
-    """Finds torch and torchvision: Flambeau, made to pose as them by the first import of one."""
+    """Finder of torch and torchvision: the first import of one installs Flambeau as them."""
 
     def find_spec(self, name, path=None, target=None):
         if name not in NAMES:
@@ -24,7 +24,7 @@ class TorchLater:
         return spec.loader.create_module(spec)
 
     def exec_module(self, module):
-        """Never called: `create_module` has put another loader in this one's place."""
+        """Never called: `create_module` has replaced this loader by another one."""
         raise ImportError("torch is loaded by Flambeau's own loader")
 
     def find_distributions(self, context=None):
@@ -33,7 +33,7 @@ class TorchLater:
 
 
 def _posing():
-    """Flambeau's module of this name, after it has taken PyTorch's place: of the package that this file belongs to, which need not
+    """Return Flambeau's module `posing`, after it has installed itself as torch: from the package that this file belongs to, which need not
     be on the module path."""
     root = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), *[os.pardir] * 4))
     sys.path.insert(0, root)
@@ -46,6 +46,6 @@ def _posing():
 
 
 def come_first():
-    """Make torch mean Flambeau from now on, even where the real one is installed."""
+    """Make torch mean Flambeau from now on, even if the real one is installed."""
     if sys.version_info >= OLDEST and not isinstance(sys.meta_path[0], TorchLater):
         sys.meta_path.insert(0, TorchLater())

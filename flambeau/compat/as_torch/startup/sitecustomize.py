@@ -1,6 +1,6 @@
-"""Python imports this module when it starts, where this folder is on PYTHONPATH: torch is Flambeau then.
+"""Module that Python imports when it starts with this folder on PYTHONPATH: it makes torch mean Flambeau.
 
-An environment may have a `sitecustomize` of its own, which would have been imported instead: it follows.
+An environment may have a `sitecustomize` of its own, which would have been imported instead: it is imported next.
 """
 
 import os

@@ -43,7 +43,7 @@ has_lapack = True  # NumPy brings one
 
 
 def _infer_size(a: tuple[int, ...], b: tuple[int, ...]) -> Size:
-    """The shape that two shapes broadcast to."""
+    """Return the shape that two shapes broadcast to."""
     return Size(broadcast_shapes(tuple(a), tuple(b)))
 
 
@@ -55,7 +55,7 @@ _TensorMeta = type(Tensor)  # the class of the class of tensors
 
 
 def _get_default_device() -> str:
-    """The type of the device that new tensors are on."""
+    """Return the type of the device on which new tensors are made."""
     return _default_device().type
 
 
@@ -65,7 +65,7 @@ def _get_accelerator(check: bool | None = None) -> device:
 
 
 def _get_privateuse1_backend_name() -> str:
-    """The name of the device type that PyTorch leaves to others; here each has a name of its own."""
+    """Return the name of the device type that PyTorch reserves for other backends; here each has a name of its own."""
     return "privateuseone"
 
 
@@ -81,7 +81,7 @@ def _get_tracing_state() -> Any:
 
 
 def __getattr__(name: str):
-    """The parts of the compiled part are imported when first used; TorchScript's types and graphs are those of `jit`."""
+    """Import parts of the compiled part on first use; TorchScript's types and graphs are those of `jit`."""
     if name in _OF_GRAPHS:
         return getattr(_naming.submodule(_jit.__name__, _OF_GRAPHS[name]), name)
     if name.endswith("Type"):

@@ -1,4 +1,4 @@
-"""Features of the processor, as libraries ask PyTorch's compiled part for them."""
+"""Features of the processor, by the names of PyTorch's compiled part."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ def _flags() -> frozenset[str]:
 
 
 def _is_avx2_supported() -> bool:
-    """Return whether there are 256-bit vectors of whole numbers."""
+    """Return whether the CPU has AVX2, 256-bit integer vectors."""
     return "avx2" in _flags()
 
 
 def _is_avx512_supported() -> bool:
-    """Return whether there are 512-bit vectors, of all kinds that PyTorch uses."""
+    """Return whether the CPU has AVX-512, in all variants that PyTorch uses."""
     return {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= _flags()
 
 
 def _is_vnni_supported() -> bool:
-    """Return whether there are sums of products of bytes in 512-bit vectors."""
+    """Return whether the CPU has AVX-512 VNNI, dot products of bytes."""
     return "avx512_vnni" in _flags()
 
 
 def _is_amx_tile_supported() -> bool:
-    """Return whether there are products of tiles."""
+    """Return whether the CPU has AMX, products of tiles."""
     return "amx_tile" in _flags()

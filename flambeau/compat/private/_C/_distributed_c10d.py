@@ -1,4 +1,4 @@
-"""`torch._C._distributed_c10d`: what PyTorch has of process groups in C++, which is part of `distributed` here."""
+"""`torch._C._distributed_c10d`: the C++ part of PyTorch's process groups, which is in `distributed` here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PyTorch's place of the compiled functions of `fft`, each with the prefix `fft_`."""
+"""`torch._C._fft`: the compiled functions of `fft`, each with the prefix `fft_`."""
 
 from ....ops import namespace as _namespace
 

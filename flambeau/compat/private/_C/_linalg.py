@@ -1,4 +1,4 @@
-"""PyTorch's place of the compiled functions of `linalg`, each with the prefix `linalg_`."""
+"""`torch._C._linalg`: the compiled functions of `linalg`, each with the prefix `linalg_`."""
 
 from ....ops import namespace as _namespace
 

@@ -1,4 +1,4 @@
-"""PyTorch's place of the compiled functions of `nn.functional`."""
+"""`torch._C._nn`: the compiled functions of `nn.functional`."""
 
 from typing import Any
 

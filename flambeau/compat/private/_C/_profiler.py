@@ -36,7 +36,7 @@ class ActiveProfilerType(Enum):
 
 
 class _RecordFunctionFast:
-    """A range with a name, and values to be shown with it; it can be entered again and again."""
+    """A named range, with values to be shown; it can be entered repeatedly."""
 
     def __init__(self, name: str, input_values: Any = None, keyword_values: dict[str, Any] | None = None):
         self.name, self.values, self.keywords = name, list(input_values or ()), dict(keyword_values or {})
@@ -59,7 +59,7 @@ class _RecordFunctionFast:
 
 
 def _set_record_concrete_inputs_enabled_val(value: bool) -> None:
-    """Set whether numbers among the arguments are shown, where shapes are."""
+    """Set whether numbers among the arguments are shown together with shapes."""
     switches.concrete_inputs = value
 
 
@@ -73,10 +73,10 @@ def _set_fwd_bwd_enabled_val(value: bool) -> None:
 
 
 def gather_traceback(python: bool = True, script: bool = False, cpp: bool = False) -> list:
-    """The stack of the program: its Python frames, the innermost first. There are none of TorchScript or C++."""
+    """Return the Python frames of the program's stack, the innermost first; there are none of TorchScript or C++."""
     return traceback.extract_stack()[-2::-1] if python else []
 
 
 def symbolize_tracebacks(to_symbolize: list) -> list[list[dict]]:
-    """The results of `gather_traceback` as dicts of file, line and function."""
+    """Return the results of `gather_traceback` as dicts of file, line and function."""
     return [[{"filename": f.filename, "line": f.lineno, "name": f.name} for f in frames] for frames in to_symbolize]

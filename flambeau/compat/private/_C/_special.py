@@ -1,4 +1,4 @@
-"""PyTorch's place of the compiled functions of `special`, each with the prefix `special_`."""
+"""`torch._C._special`: the compiled functions of `special`, each with the prefix `special_`."""
 
 from ....ops import namespace as _namespace
 

@@ -58,5 +58,5 @@ def _are_functorch_transforms_active() -> bool:
 
 
 def _current_graph_task_id() -> int:
-    """Return a number of the backward pass that runs in this thread; -1 where none does."""
+    """Return a number that identifies the backward pass in this thread; -1 if there is none."""
     return -1 if running.current is None else id(running.current)

@@ -1,4 +1,4 @@
-"""TorchScript's types under the names that the compiled part gives them."""
+"""TorchScript's types under their names in PyTorch's compiled part."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ....jit.types import (
 
 
 class _Single:
-    """A type without parts under PyTorch's name for its class: `torch._C.IntType.get()`."""
+    """A type without type parameters, under PyTorch's name for its class: `torch._C.IntType.get()`."""
 
     def __init__(self, type: Type):
         self._type = type
@@ -32,18 +32,18 @@ class _Single:
         return self._type
 
     def __or__(self, other: Any) -> Any:
-        """Any type: programs write such names into annotations."""
+        """Return Any: programs write such names into annotations."""
         return Any
 
     __ror__ = __or__
 
     def getInferred(self) -> Type:  # noqa: N802  PyTorch's name
-        """The type of values without annotation."""
+        """Return the type of values without annotation."""
         return INFERRED if isinstance(self._type, TensorType) else self._type
 
 
 def exposed(name: str) -> Any:
-    """Return what `torch._C` has under `name`: a class of types with parts, or the holder of one without; None if there is no such type."""
+    """Return the entry `name` of `torch._C`: a class of parametrised types, or the holder of another type; None if there is none."""
     parts = {c.__name__: c for c in (ListType, DictType, TupleType, OptionalType, FutureType, UnionType, ClassType, EnumType, InterfaceType)}  # fmt: skip
     if name in parts:
         return parts[name]

@@ -24,7 +24,7 @@ from .eval_frame import is_dynamo_supported
 
 
 class ExplainOutput:
-    """A report on a compiled function: how many graphs, how many operators in them, and why there is none."""
+    """A report on a compiled function: how many graphs and operators it has, and why it is not one graph."""
 
     def __init__(self, compiled: Any):
         behind = compiled._compiled
@@ -40,12 +40,12 @@ class ExplainOutput:
 
 
 def _recordings(behind: Any) -> list[Any]:
-    """The recordings of a compiled function and of the parts that it is split into."""
+    """Return the recordings of a compiled function and of the parts that it is split into."""
     return [*behind.recordings(), *(r for part in behind.parts() for r in _recordings(part))]
 
 
 def explain(f: Callable, *extra_args: Any, **extra_kwargs: Any) -> Any:
-    """`explain(f)(*args)` calls f so often that it is recorded, and tells how that went. A module is left as it was."""
+    """Return a function: `explain(f)(*args)` calls f often enough to record it, and reports the outcome. A module is left unchanged."""
 
     def inner(*args: Any, **kwargs: Any) -> ExplainOutput:
         compiled = compile(f)
@@ -58,12 +58,12 @@ def explain(f: Callable, *extra_args: Any, **extra_kwargs: Any) -> Any:
 
 
 def optimize(backend: Any = "inductor", *, nopython: bool = False, dynamic: bool | None = None, **others: Any) -> Any:
-    """The former name of `compile`: `optimize()(model)`."""
+    """Return a decorator that compiles: the former name of `compile`, `optimize()(model)`."""
     return functools.partial(compile, backend=backend, fullgraph=nopython, dynamic=dynamic)
 
 
 def optimize_assert(backend: Any = "inductor", **options: Any) -> Any:
-    """Return a decorator that compiles a function, and raises an error where it cannot be one graph."""
+    """Return a decorator that compiles a function, and raises an error if it cannot be one graph."""
     return optimize(backend, **{**options, "nopython": True})
 
 
@@ -72,9 +72,9 @@ def graph_break(msg: str = "") -> None:
 
 
 def mark_dynamic(t: Any, index: Any, **options: Any) -> None:
-    """Mark a size of a tensor as changing from call to call: a new size is then no new kind of argument, whatever
-    `compile(dynamic=)` says. It does not count as another compilation, and many sizes have one program where that is possible. A
-    compiled function that takes no other size raises ConstraintViolationError, on the CPU, when its recording is first used."""
+    """Mark a size of a tensor as varying between calls: a new size is then no new kind of argument, whatever `compile(dynamic=)` says. It
+    does not count as another compilation, and many sizes share one program if possible. A compiled function that accepts no other size raises
+    ConstraintViolationError, on the CPU, when its recording is first used."""
     _mark(t, index, DYNAMIC, STATIC)
 
 
@@ -93,7 +93,7 @@ def _mark(t: Any, index: Any, name: str, other: str) -> None:
 
 
 def maybe_mark_dynamic(t: Any, index: Any) -> None:
-    """Mark a size as changing, like `mark_dynamic`, without an error where it cannot change."""
+    """Mark a size as varying, like `mark_dynamic`, without an error if it cannot vary."""
     _mark(t, index, DYNAMIC, STATIC)
     _mark(t, index, WEAK, STATIC)
 

@@ -1,4 +1,4 @@
-"""Indexing inside of `vmap`."""
+"""Indexing inside `vmap`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["TransformGetItemToIndex"]
 
 
 class TransformGetItemToIndex:
-    """Context manager within which `x[i]` may be mapped over a tensor i without dimensions. Flambeau's `vmap` always maps it, so nothing changes."""
+    """Context manager: allow `x[i]` to be mapped over a 0-dim tensor i. Flambeau's `vmap` always maps it, so this has no effect."""
 
     def __enter__(self) -> TransformGetItemToIndex:
         return self

@@ -1,4 +1,4 @@
-"""Settings of PyTorch's graph capture. Programs may set and read them; nothing here asks for them."""
+"""Settings of PyTorch's graph capture. Programs may set and read them; they have no effect."""
 
 import functools as _functools
 import sys as _sys

@@ -1,4 +1,4 @@
-"""PyTorch's place of the class of compiled models."""
+"""PyTorch's module of the class of compiled models."""
 
 from __future__ import annotations
 

@@ -10,5 +10,5 @@ __all__ = ["warn_once"]
 
 @functools.cache
 def warn_once(msg: str, stacklevel: int = 1) -> None:
-    """Warn of something the first time only."""
+    """Warn with this message the first time only."""
     warnings.warn(msg, stacklevel=stacklevel + 1)

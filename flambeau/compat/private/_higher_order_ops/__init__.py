@@ -1,4 +1,4 @@
-"""PyTorch's place of operators that take functions."""
+"""PyTorch's package of operators that take functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running totals with any associative function of two elements.
+"""Scans with any associative function of two elements.
 
 >>> x = flambeau.arange(1.0, 5)
 >>> associative_scan(lambda a, b: a * b, x, dim=0, combine_mode="generic")
@@ -21,10 +21,10 @@ __all__ = ["associative_scan"]
 def associative_scan(
     combine_fn: Callable[[Any, Any], Any], xs: Any, dim: int, reverse: bool = False, combine_mode: str = "pointwise"
 ) -> Any:
-    """Along `dim`, element i of the result is combine_fn applied to the elements 0 to i (with `reverse`: to all from i on).
+    """Scan along `dim`: element i of the result is combine_fn applied to the elements 0 to i (with `reverse`: to all from i on).
 
-    `xs` is a tensor or a tree of tensors, which combine_fn takes and returns. Its calls see many positions at once: a scan of n
-    elements takes about 2 log2(n) of them. `combine_mode` chooses how PyTorch compiles it; the result is the same.
+    `xs` is a tensor or a tree of tensors, which combine_fn takes and returns. A call handles many positions at once: a scan of n elements
+    takes about 2 log2(n) calls. `combine_mode` chooses how PyTorch compiles it; the result is the same.
     """
     if not callable(combine_fn):
         raise ValueError(f"Combine_fn must be a callable, but got {combine_fn}")

@@ -1,4 +1,4 @@
-"""An operator whose result has another dtype than its arguments, computed without losing anything on the way."""
+"""An operator whose result has another dtype than its arguments, computed without intermediate loss."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ __all__ = ["out_dtype"]
 
 
 def out_dtype(op: Any, output_dtype: dtype, *args: Any) -> Any:
-    """`op(*args)` with its tensors converted first: `out_dtype(torch.ops.aten.mm.default, torch.int32, a, b)` of bytes."""
+    """Return `op(*args)` with its tensors converted first: `out_dtype(torch.ops.aten.mm.default, torch.int32, a, b)` of bytes."""
     return op(*(a.to(output_dtype) if isinstance(a, Tensor) else a for a in args))

@@ -1,4 +1,4 @@
-"""Settings of PyTorch's code generator, which programs that compile for a GPU make."""
+"""Settings of PyTorch's code generator, used by programs that compile for a GPU."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from . import config
 
 
 def list_mode_options(mode: str | None = None, dynamic: bool | None = None) -> dict[str, Any]:
-    """The settings of the modes of `torch.compile`: nothing, all of them record in the same way."""
+    """Return the settings of the modes of `torch.compile`: none, since all of them record in the same way."""
     modes: dict[str, Any] = {
         m: {} for m in ("default", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
     }

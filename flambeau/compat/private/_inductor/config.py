@@ -1,4 +1,4 @@
-"""Switches of PyTorch's code generator. Programs may set and read them; nothing here asks for them."""
+"""Switches of PyTorch's code generator. Programs may set and read them; they have no effect."""
 
 import functools as _functools
 import sys as _sys

@@ -1,4 +1,4 @@
-"""Decompositions that PyTorch's compiler would use; Flambeau's compiler sees what operators are made of by itself."""
+"""Decompositions for PyTorch's compiler; Flambeau's compiler records the parts of operators itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ decompositions: dict[Any, Callable] = {}  # what libraries have registered, by o
 
 
 def register_decomposition(ops: Any) -> Callable[[Callable], Callable]:
-    """Decorator: notes that operators are made by this function of others."""
+    """Decorator: store that operators decompose into the calls of this function."""
 
     def declare(function: Callable) -> Callable:
         for op in ops if isinstance(ops, (list, tuple)) else [ops]:
