@@ -69,7 +69,7 @@ class Pass:
     ):
         self.retain_graph = retain_graph
         self.create_graph = create_graph
-        self.captures = captures  # (node, output_nr) -> which inputs want that gradient
+        self.captures = captures  # (node, output_nr) -> the inputs that need that gradient
         self.results: list[Any] = [None] * count
         self.accumulates = accumulates
         self.reachable: Collection[Node] = ()
@@ -360,7 +360,7 @@ def accumulate(node: AccumulateGrad, incoming: list[Any], create_graph: bool) ->
     if meta.grad is None:
         try:
             meta.grad = recorded_copy(incoming[0], variable) if create_graph else take_over(incoming, variable)
-        except ShardedOperand:  # lying as its tensor may not: what it is added to later stays where it is
+        except ShardedOperand:  # it may have another layout than its tensor: later gradients are added to it in place
             meta.grad = incoming[0].clone() if create_graph else unrecorded(incoming[0].clone)
     elif create_graph or meta.grad.is_sparse:
         add_out_of_place(meta, incoming[0], create_graph)

@@ -169,7 +169,7 @@ class Function:
 
     generate_vmap_rule = False
     boxed_grads_call = False  # whether backward gets its gradients as one list, which it may clear to free them early
-    clear_saved_tensors_on_access = False  # whether ctx.saved_tensors lets go of what it returns
+    clear_saved_tensors_on_access = False  # whether ctx.saved_tensors releases the tensors that it returns
     _backward_cls: type
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -281,7 +281,7 @@ class Function:
                 rebase_history(out, node, i)
             else:
                 view_of = out if id(out) in inputs else out._base
-                if view_of is not None:  # an input returned as it is, or a view: the output is a new view
+                if view_of is not None:  # an input returned unchanged, or a view: the output is a new view
                     outputs[i] = out = out._bare_alias()
                 out._set_history(node, i)
                 if view_of is not None and any(
@@ -319,7 +319,7 @@ def _positional(cls: Any, args: Values, kwargs: dict[str, Any]) -> tuple[Any, ..
     given = args if split else (None, *args)
     signature = _signature(cls.forward)
     try:
-        signature.bind_partial(*given, **kwargs)  # complains of what is too much before it misses anything
+        signature.bind_partial(*given, **kwargs)  # reports surplus arguments before missing ones
     except TypeError as problem:
         raise TypeError(f"{cls.__name__}.forward() {problem}".replace("() multiple", "() got multiple")) from None
     bound = signature.bind(*given, **kwargs)
@@ -442,7 +442,7 @@ class Error(Node):
 
 
 FunctionMeta = type(Function)
-BackwardCFunction = FunctionCtx  # PyTorch's class of the nodes behind a Function; contexts are those here
+BackwardCFunction = FunctionCtx  # PyTorch's class of the nodes of a Function; here these are contexts
 NestedIOFunction = absent_class(
     "NestedIOFunction", "NestedIOFunction: write a Function of plain tensors", NotImplementedError
 )

@@ -18,7 +18,7 @@ def apply_forwards(cls: Any, ctx: Any, args: tuple[Any, ...]) -> Any:
         outputs = list(result) if isinstance(result, (tuple, list)) else [result]
         dirty = {id(t) for t in ctx._dirty}
         for i, out in enumerate(outputs):
-            if any(out is a for a in args) and id(out) not in dirty:  # an input as it is: a new view
+            if any(out is a for a in args) and id(out) not in dirty:  # an input returned unchanged: a new view
                 outputs[i] = out.view_as(out)
         given = [_zeros(a, t) if ctx.materialize_grads else t for a, t in zip(args, tangents)]
         versions = [None if t is None else t._version for t in given]

@@ -1,18 +1,18 @@
 """`flambeau.compile` and `torch.compiler`'s switches.
 
-A compiled function is recorded while it runs, and from then on its native calls run as one. What cannot be
-recorded runs as it is, and `explain` says why. A model is wrapped in an `OptimizedModule` that keeps it as `_orig_mod`, as in PyTorch,
-so that programs and checkpoints written for `torch.compile` work.
+A compiled function is recorded while it runs, and from then on its native calls run as one. Code that cannot be recorded runs eagerly, and
+`explain` says why. A model is wrapped in an `OptimizedModule` that keeps it as `_orig_mod`, as in PyTorch, so that programs and checkpoints
+written for `torch.compile` work.
 
     function    the compiled function: which recording fits a call, and when to record again
     ranges      programs for many sizes
     state/      the Python state that a function reads: observed while it runs, guarded afterwards
-    record/     the function runs eagerly and its native calls are written down as steps over buffers; what it returned and left behind
+    record/     the function runs eagerly and its native calls are recorded as steps over buffers; its results and side effects
     passes/     rewrite the steps: share, fuse, drop, choose layouts
     runtime/    buffers get places, calls their arguments, and one native driver runs them; the first run is compared with eager
     split/      functions that cannot be recorded whole, in parts
     gpu/        the same on a GPU: a program of operator calls, rewritten, captured into one CUDA graph
-    explanation, drawing    what became of a function, as text and as SVG
+    explanation, drawing    the outcome of compiling a function, as text and as SVG
 
 docs/internals/compile.md follows one example through all of it.
 """
@@ -117,7 +117,7 @@ def _compiled_function(function: Callable[..., Any], options: dict[str, Any]) ->
     face: Any = compiled
     first = face._compiled = _room("first_call").FirstCall(function, opened, options.get("dynamic") is False)
     face._torchdynamo_orig_callable = function
-    face.explain = lambda: _room("explanation").explain(opened())  # few look at it: nothing is imported for it before
+    face.explain = lambda: _room("explanation").explain(opened())  # rarely used: nothing is imported for it before
     face.picture = lambda: _room("explanation").svg(opened())
     return face
 

@@ -278,7 +278,7 @@ class CompiledFunction(KnownFunction):
                 self._say(derivative.problem)
                 return self._as_it_is(args, kwargs)
             if derivative is not None and derivative.program is None:
-                result = run(args, kwargs)  # until a backward pass has shown what the derivative is
+                result = run(args, kwargs)  # until a backward pass has recorded the derivative
                 self._try_out(recorded, result)
                 return result
             if not recorded.checked:
@@ -287,7 +287,7 @@ class CompiledFunction(KnownFunction):
                     problem, result = recorded.check(
                         given.tensors, lambda table: run(replaced(args, table), replaced(kwargs, table))
                     )
-                graph = getattr(recorded.program, "graph", None)  # what was not captured has no program
+                graph = getattr(recorded.program, "graph", None)  # a recording that was not captured has no program
                 if problem and graph is not None and graph.relaid:
                     self.layouts, self.found[key] = False, 1  # recorded once more, stored as in eager calls
                 elif problem and graph is not None and graph.rounded_otherwise:
@@ -384,7 +384,7 @@ class CompiledFunction(KnownFunction):
         except Exception as problem:
             if isinstance(problem, NotRecordable):
                 self._unfit(key, str(problem), recorder.place)
-            else:  # a mistake in this room: what the function has done counts, and a warning tells of it
+            else:  # an error of the compiler: the function's own result counts, and a warning reports the error
                 self.found[key] = Unfit(f"compiling it failed with {type(problem).__name__}: {problem}")
                 self._say(self.found[key].why)
             return replaced(result, prepared.outside)

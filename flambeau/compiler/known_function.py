@@ -63,7 +63,7 @@ class KnownFunction:
         self.patterns: dict[tuple, Sizes] = {}  # keys that differ only in sizes
         self.idling = Idling()
         self.split: Split | None = None
-        self._first: tuple = ()  # what the split function is called with before the arguments
+        self._first: tuple = ()  # leading arguments of the split function
         self.causes: list[str] = []  # why there was another recording
         # why calls run eagerly
         self.reasons: list[str] = [] if available else ["kernels cannot be compiled here"]
@@ -227,10 +227,10 @@ class KnownFunction:
 
     def _found_source(self) -> tuple[Source, tuple] | str:
         """Return the source of the function and its leading arguments, or why it cannot be split."""
-        if self.differentiates:  # results of a part have one node behind them: none of them is behind another
-            return "it looks at gradients of what it computes"
+        if self.differentiates:  # all results of a part have one node as history: none is part of another's history
+            return "it uses gradients of intermediate values"
         if self.observer.looks_at_frames:
-            return "it looks at the frames of its callers"
+            return "it inspects the frames of its callers"
         return splitting.find(self.function, self.source)
 
     @staticmethod

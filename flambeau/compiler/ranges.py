@@ -360,7 +360,7 @@ class DryCall:
         """Return why arguments of this kind have no program for many sizes, or an empty string."""
         given, known = self.given, self.known.recordings()
         if not known or any(r.counted or r.switched or r.inputs or r.derivative is not None for r in known):
-            return "it leaves more behind than values in memory"
+            return "it has side effects other than values in memory"
         if any(type(r.program) is not Program or _acts(r.program.graph) for r in known):
             return "operators that change its state, or send, are called through Python"
         if given.key[-1] or given.objects or not given.tensors:

@@ -18,7 +18,7 @@ UNUSED = 2  # recordings that may be waiting for their first use
 PATIENCE = 3  # eager calls of a further size before it is recorded, otherwise
 FREE = 12  # recordings that need not be earned; after a rest, `UNUSED`
 EARNED = 8  # native calls for each further one
-IDLE = 64  # calls in a row that run as they are, because of their sizes, before a rest
+IDLE = 64  # consecutive eager calls, because of their sizes, before a rest
 REST = 256  # calls of the first rest; each one is twice as long as that before it
 DOUBLED = 6  # times
 
@@ -83,7 +83,7 @@ class Waiting:
 
     def __init__(self, sizes: Sizes):
         self.sizes = sizes
-        self.left = 0  # calls that run as they are
+        self.left = 0  # eager calls
         self.patient = False  # whether it has waited because others were not used
         self.times = 0  # that it was asked for, where there are many sizes
 

@@ -31,7 +31,7 @@ if _madvise is not None:
 ALIGNMENT = 64
 _HUGE_PAGE, _MADV_HUGEPAGE = 1 << 21, 14
 _ADDRESS_SPACE = 1 << 48
-# Blocks of this size and more are counted one by one and given back when too many lie around; smaller ones are only
+# Blocks of this size and more are counted one by one and freed when too many are cached; smaller ones are only
 # ever moved between the lists of free blocks and their tensors, which costs next to nothing.
 LARGE = 1 << 17
 # They are mapped by themselves, and gone when they are given back. The C library would put them into one area with everything else
@@ -121,7 +121,7 @@ class CachingAllocator:
         self.peak = 0
         self.system_calls = 0
         self.cache_limit = self._usual_limit = _default_cache_limit()
-        self._sparing, self._lock = 0, new_lock()  # how many want no block kept, in which threads ever
+        self._sparing, self._lock = 0, new_lock()  # `sparing` contexts that are open, in any thread
 
     def allocate(self, size: int) -> int:
         """Return the address of a block of exactly `size` bytes, which must be a size class (see round_size)."""

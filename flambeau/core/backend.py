@@ -202,7 +202,7 @@ class MetaBackend(Backend):
         """Do nothing: there is no memory to fill."""
 
 
-# By type of device. Whoever has a tensor finds its backend here; `backend_of` also starts those that were not used yet.
+# By type of device. The backend of an existing tensor is here; `backend_of` also starts those that were not used yet.
 BACKENDS: dict[str, Backend] = {"meta": MetaBackend()}
 # Types of device that come with the library, and are started when they are first used: what to import for the backend (its
 # function `start`), and what declares its kernels.

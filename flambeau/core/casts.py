@@ -7,7 +7,7 @@ import threading
 from .dtype import bfloat16, dtype, float16
 from .tensor import Tensor
 
-# What a type of device computes in unless told otherwise. Types that are not here have no autocast.
+# The default autocast dtype of each type of device. Types that are not here have no autocast.
 DEFAULT_DTYPES = {
     "cpu": bfloat16, "cuda": float16, "mps": float16, "xpu": float16, "hpu": bfloat16, "ipu": float16, "mtia": float16,
     "maia": bfloat16, "xla": bfloat16, "privateuseone": float16,

@@ -119,7 +119,7 @@ class NestedTensor(HeldTensor):
         for name in NestedTensor.__slots__:
             setattr(self, name, getattr(other, name))
 
-    # PyTorch's names of the parts, which libraries look at
+    # PyTorch's names of the parts, which libraries read
     _values = property(lambda self: self._value)
     _offsets = property(lambda self: self._starts)
     _ragged_idx = property(lambda self: self._ragged)

@@ -16,7 +16,7 @@ from typing import Any
 # The order in which a fork takes the locks: a thread that holds one may wait for a later one, never for an earlier one.
 IMPORTS, GENERATOR, COMPILER, ONEDNN, MODES = range(5)
 
-_PATIENCE = 10.0  # seconds a fork waits in all: forking while somebody is inside is better than never
+_PATIENCE = 10.0  # seconds a fork waits in all: forking while another thread holds a lock is better than never
 
 _known: dict[weakref.ref[Any], int | None] = {}
 _held: list[Any] = []

@@ -27,11 +27,9 @@ class Mode:
 
     stays = False
     asks = False  # whether it hands calls to a `__torch_function__`
-    reads_python = (
-        False  # whether it wants to see Python's operators (`x[1:n]`) as they are written, before what they are made of
-    )
+    reads_python = False  # whether it gets Python's operators (`x[1:n]`) in their written form, before their parts
     left = False  # set by a mode that has left all threads while it handled a call: it is not put back
-    parts = True  # whether it wants to see what has no public name: formulas inside operators, gradients
+    parts = True  # whether it gets calls without a public name: formulas inside operators, gradients
 
     def handle(self, op: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[Any, Any]) -> Any:
         return function(*args, **kwargs)
@@ -109,7 +107,7 @@ class Observer:
         """Note the end of a range."""
 
 
-# What a range is, by PyTorch's numbers.
+# Kinds of ranges, by PyTorch's numbers.
 FUNCTION, BACKWARD, USER = 0, 1, 7
 
 

@@ -74,7 +74,7 @@ class Scratch:
         prefix = f"flambeau-{kind}-"
         _remove_abandoned(Path(tempfile.gettempdir()), prefix)
         self.path = Path(tempfile.mkdtemp(prefix=prefix))
-        # Locked before it has the name that others look for: nobody sees a lock that is free while its folder is in use.
+        # Locked before it gets the name that others search for: no process sees a free lock while its folder is in use.
         draft = self.path / f"{_LOCK}.new"
         self._lock = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -69,7 +69,7 @@ class Engine:
     supported = ("qnnpack", "onednn", "x86", "fbgemm")
 
 
-# What the codes of a quantized dtype are.
+# The plain dtypes of the codes of quantized dtypes.
 CODE_DTYPES = {d: d.codes for d in dt.QUANTIZED_DTYPES if d.codes is not None}
 CODE_RANGES = {
     dt.qint8: (-128, 127),

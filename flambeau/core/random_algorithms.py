@@ -357,7 +357,7 @@ def bernoulli(generator: Generator, n: int, to: dtype, p: float = 0.5) -> np.nda
 
 
 def _bernoulli_mask(generator: Generator, n: int, p: float) -> np.ndarray[Any, Any]:
-    # A 53-bit sample x * 2**-53 lies below p exactly when x < ceil(p * 2**53): no conversion to floating point.
+    # A 53-bit sample x * 2**-53 is below p exactly when x < ceil(p * 2**53): no conversion to floating point.
     limit = np.uint64(math.ceil(p * 2.0**53))
     mask = np.empty(n, np.bool_)
     for start, stop in _chunks(n, _CHUNK // 2):

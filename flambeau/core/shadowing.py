@@ -16,7 +16,7 @@ PROTOCOL = (
     "__len__", "__bool__", "__int__", "__float__", "__complex__", "__index__", "__contains__", "__iter__", "__repr__",
     "__format__", "__array__", "__deepcopy__", "__reduce_ex__",
 )  # fmt: skip
-# A header's own slots: reading them is asked about, writing them is nobody's business but the library's.
+# A header's own slots: reading them can be overridden; only the library writes them.
 _HEADER = ("shape", "dtype", "device")
 
 

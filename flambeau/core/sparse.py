@@ -160,7 +160,7 @@ class SparseCoo(SparseTensor):
 
     _index_part: Tensor
     _is_coalesced: bool
-    _in_bounds: bool  # whether all indices are known to lie inside the shape
+    _in_bounds: bool  # whether all indices are known to be inside the shape
     layout = sparse_coo
     is_sparse = True
     _sparse_dims = property(lambda self: self._index_part.shape[0])

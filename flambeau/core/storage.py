@@ -288,7 +288,7 @@ class UntypedStorage:
         if self.device is not cpu:
             self._resize_on_device(nbytes)
             return self
-        if nbytes <= self.capacity:  # a shrunken storage keeps its block: tensors may still look at all of it
+        if nbytes <= self.capacity:  # a shrunken storage keeps its block: tensors may still refer to all of it
             self._move(self.ptr, nbytes)
             return self
         size = round_size(nbytes)
@@ -366,7 +366,7 @@ class UntypedStorage:
         old, old_capacity, fixed = self.ptr, self.capacity, getattr(self, "fixed", False)
         self.ptr, self.capacity, self.owner = block.ptr, 0, block
         self._move(block.ptr, self.size_bytes)
-        if old_capacity and not fixed:  # else something still looks at the old bytes
+        if old_capacity and not fixed:  # else something still refers to the old bytes
             _release(old, old_capacity)
         return self
 

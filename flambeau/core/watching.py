@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-active: list[None] = []  # one entry per watcher that is on in some thread: what is tested first
+active: list[None] = []  # one entry per registered watcher of any thread: tested first
 
 
 class Watcher:

@@ -85,7 +85,7 @@ def _is_contiguous(self: Any, memory_format: Any = contiguous_format) -> bool:
     return is_channels_last(self.shape, declared(self, "_strides"))
 
 
-# What a class has while its tensors have no memory, in the place of what Tensor has.
+# Attributes of a class whose tensors have no memory, in place of Tensor's.
 _INSTEAD: dict[str, Any] = dict(zip(_SLOTS, unreadable(lambda t, what: WrapperOperand(t)))) | {
     "_bare_alias": _bare_alias,
     "stride": _stride,

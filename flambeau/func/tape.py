@@ -54,7 +54,7 @@ class Tape:
 
     def __enter__(self) -> Tape:
         grad_mode.enabled, grad_mode.inference = True, False
-        unusual[:0] = (None,)  # compiled functions inside run as they are: they may be differentiated more than once
+        unusual[:0] = (None,)  # compiled functions inside run eagerly: they may be differentiated more than once
         return self
 
     @uninterrupted
@@ -69,7 +69,7 @@ class Tape:
             raise ValueError(f"Thing passed to transform API must be Tensor, got {type(x)}")
         value = lowered(x, self.levels)
         if value.is_inference():
-            value = value.clone()  # what was made in inference mode cannot be recorded
+            value = value.clone()  # tensors made in inference mode cannot be recorded
         if self.records_outside and value.requires_grad:
             leaf = value.view_as(value)
         else:

@@ -289,7 +289,7 @@ def collapsed(
     changed = [(next(moved) if isinstance(p, Place) else p, d) for p, d in reads]
     written = {p.buffer for p in stored}
     if any(isinstance(p, Place) and p.buffer in written and p not in stored for p, _ in changed):
-        return None  # it reads what lies elsewhere in the memory that it writes to
+        return None  # it reads other elements of the memory that it writes to
     return Loop(tuple(sizes), changed, stored, (call,), where)
 
 

@@ -16,7 +16,7 @@ class Matches:
     def __init__(self, program: Program):
         self.program = program
         self.calls: list[Call | None] = list(program.calls)
-        self._before: dict[int, list[Call]] = {}  # calls that stand in front of those at a position
+        self._before: dict[int, list[Call]] = {}  # calls inserted before the one at a position
         self._lasting = program.lasting()
         self._touched: dict[int, list[int]] = {}
         self._written: dict[int, list[int]] = {}

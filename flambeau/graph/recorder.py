@@ -50,7 +50,7 @@ class Writer(modes.Mode):
     def __init__(self) -> None:
         self.memory = Memory()
         self.program = Program(self.memory.buffers)
-        self.problems: list[str] = []  # why what was written down does not say all that happened
+        self.problems: list[str] = []  # why the recorded calls do not describe everything that happened
 
     def refuse(self, why: str) -> None:
         """Record why the function cannot be recorded."""
@@ -202,7 +202,7 @@ class Recorder(Writer):
             self.refuse("an argument's class overrides operators")
             return function(*args, **kwargs)
         spread = next((t for t in tensors_in((args, kwargs)) if isinstance(t, SpreadTensor)), None)
-        if spread is not None:  # what is called instead, with this rank's parts, is seen
+        if spread is not None:  # the calls made instead, on this rank's parts, are recorded
             with self:
                 return spread._call_spread(function, args, kwargs)
         result = self.settled(self._made, op, function, args, kwargs)
@@ -219,7 +219,7 @@ class Recorder(Writer):
         found = self.instead(op, function, args, kwargs)
         if found is not NotImplemented:
             return found
-        if op.kind == "pointwise" and op.writes:  # what it copies for its derivative before are calls of their own
+        if op.kind == "pointwise" and op.writes:  # the copies for its derivative are separate calls
             return self.call(op, function, lambda *a, **k: self.through(run, a, k), args, kwargs)
         return self.call(op, function, run, args, kwargs)
 

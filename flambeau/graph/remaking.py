@@ -61,7 +61,7 @@ def _from_source(matches: Matches, k: int, maker: Call, i: int) -> Call | None:
         return None
     if not matches.unchanged({given.buffer}, i, k) or given.dtype is not bound[kept].dtype:
         return None
-    if matches.program.buffers[given.buffer].source == "state":  # a caller may change it in front of the backward pass
+    if matches.program.buffers[given.buffer].source == "state":  # a caller may change it before the backward pass
         return None
     outs, several = found
     op = operator.op

@@ -54,7 +54,7 @@ class Replay(watching.Watcher):
         if v.buffer == NO_MEMORY:
             return v.over(UntypedStorage(0, v.device))
         held = self.at.get(v.buffer)
-        if held is None:  # memory that was made between calls: nobody has written to it yet
+        if held is None:  # memory that was made between calls and is not written yet
             held = self.at[v.buffer] = UntypedStorage(self.program.buffers[v.buffer].size, v.device)
         return v.over(held)
 

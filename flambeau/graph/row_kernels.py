@@ -67,7 +67,7 @@ class FusedRows:
         places = {(p, d): k for k, (p, _, d) in enumerate(self.stored)}
         self.buffers: dict[
             int, Any
-        ] = {}  # operand of the formulas -> number of the result in whose place it lies, or of the input
+        ] = {}  # operand of the formulas -> index of the result whose memory it shares, or of the input
         self.inputs: list[Any] = []
         for k in read:
             place = places.get(group.reads[k])
@@ -140,7 +140,7 @@ class _Body:
     def __init__(self, kernel: FusedRows, outs: list[ir.Buffer], partial: Any, given: list[Any]):
         self.kernel, self.outs, self.partial, self.given = kernel, outs, partial, given
         self.block: list[ir.Statement] = []
-        self.held: dict[int, Expr] = {}  # what is the same for all elements of a row, by formula
+        self.held: dict[int, Expr] = {}  # values that are the same for all elements of a row, by formula
         self.asked = False
         self.bases: dict[tuple[int, ...], Expr] = {}
 
@@ -155,7 +155,7 @@ class _Body:
                 for n, root in zip(together, roots)
             ]
             self.block.append(along(k.width, [*self._ahead(), *body]))
-        # Everything is computed before anything is stored: results may lie where operands are.
+        # Everything is computed before anything is stored: results may share the memory of operands.
         elements: list[ir.Statement] = []
         stores: list[ir.Statement] = []
         rows: list[ir.Statement] = []

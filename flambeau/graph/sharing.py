@@ -14,7 +14,7 @@ def share(program: Program) -> None:
     """Drop calls whose results exist already. Both results are the program's own and never written again, and their operands have not changed
     in between."""
     writers: dict[int, list[int]] = {}
-    kept = program.lasting()  # and what nobody may be given another buffer for
+    kept = program.lasting()  # and buffers that must not be replaced
     for i, call in enumerate(program.calls):
         for b in call.writes():
             writers.setdefault(b, []).append(i)

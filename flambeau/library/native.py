@@ -38,7 +38,7 @@ def load_library(path: str | os.PathLike) -> None:
 class _Classes(ModuleType):
     """`torch.classes`, with a namespace for each library's classes."""
 
-    __path__: Any = ()  # no files: programs that look for the files of every module find none
+    __path__: Any = ()  # no files, for programs that search the files of every module
 
     loaded_libraries = loaded_libraries
     load_library = staticmethod(load_library)

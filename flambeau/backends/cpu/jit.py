@@ -52,7 +52,7 @@ sources: dict[int, ir.Kernel | Callable[[], ir.Kernel]] = {}  # what each kernel
 facts: dict[int, Facts] = {}  # of kernels, by address
 signatures: dict[int, str] = {}  # of everything that can be called, by address: one letter per parameter
 _lock = new_lock(COMPILER)
-_FORMAT = "3"  # of what is kept on disk
+_FORMAT = "3"  # of the files on disk
 _RUNTIME = ("flambeau_num_threads", "flambeau_parallel", "flambeau_recorder")
 _TEAM_RUNTIME = ("flambeau_team", "GOMP_parallel", "omp_get_num_threads", "omp_get_thread_num")
 

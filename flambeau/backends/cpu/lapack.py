@@ -46,7 +46,7 @@ def solve_triangular(a: np.ndarray, b: np.ndarray, upper: bool, unit: bool = Fal
         x, triangles = _by_columns(b), _by_columns(a)
         if not routines.solve_triangular(triangles, x, upper, unit).any():
             return _from_columns(x, b.shape)
-    x = np.array(b, order="C")  # rows are what is worked on
+    x = np.array(b, order="C")  # the factorization works on rows
     if n <= _BLOCK and _has_kernel(a.dtype) and b.size:
         substitute(x, np.ascontiguousarray(a), x.size // (n * columns), n, columns, upper=upper, unit=unit)
         return x
@@ -201,7 +201,7 @@ def inverse(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     matrices = _by_columns(a)
     pivots = routines.integers(len(matrices), n)
     info = routines.lu(matrices, pivots)
-    routines.lu_inverse(matrices, pivots)  # leaves singular ones as they are
+    routines.lu_inverse(matrices, pivots)  # leaves singular ones unchanged
     return _from_columns(matrices, a.shape), info.reshape(a.shape[:-2])
 
 

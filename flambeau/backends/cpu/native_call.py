@@ -53,7 +53,7 @@ def builtin(entry: int, kernel: int | bytes) -> Any:
         _new_builtin.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.py_object]
     if entry not in _definitions:
         definition = _definitions[entry] = _MethodDef(b"kernel", entry, _FASTCALL, None)
-        # A reference that nobody gives back: built-ins read their definitions even when they are freed, and at the end of
+        # A reference that is never released: built-ins read their definitions even when they are freed, and at the end of
         # the interpreter the table above may go before them.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(definition))
     return _new_builtin(ctypes.addressof(_definitions[entry]), kernel, None)

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from . import features, jit, native_call, threads, winograd_code, winograd_gradient_code
 
-_BLOCK = 66  # tiles whose products are made together: what they are made of fits into a core's cache
+_BLOCK = 66  # tiles whose products are computed together: their operands fit into a core's cache
 _LARGE_WEIGHT = 1 << 18  # pairs of channels from which on twice as many are: the prepared weight does not fit
-_GAP = 16  # numbers between matrices, which otherwise all lie in the same lines of a cache
+_GAP = 16  # numbers between matrices, which otherwise would all map to the same cache lines
 _LEAST_CHANNELS, _LEAST_TILES = 32, 64
 _FUNCTIONS = {  # what writes their code, the names of their parameters, and which of these are written to
     "convolve": (winograd_code.convolve, winograd_code.CONVOLVE, frozenset((0, 1))),

@@ -18,7 +18,7 @@ from ...core.device import device
 from ...core.locks import new_lock
 from . import driver, graphs, threads
 
-_NUMBERS = 4  # of a note: a code, and what it is about
+_NUMBERS = 4  # of a note: a code, and the numbers of its message
 _PAGE = 1024  # notes
 _MAPPED = 3  # CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
 _INSIDE = __name__.partition(".")[0] + "."  # how names of modules of this package begin

@@ -43,7 +43,7 @@ _CANDIDATES = 8  # algorithms of large products that may be measured
 _LARGE = 1e9  # operations of a large product
 
 EPILOGUES = {"": 1, "relu": 2, "bias": 4, "relubias": 6, "gelu": 32, "gelubias": 36}
-# Instead of adding a bias, give sums of what the library has as its first or second factor.
+# Instead of adding a bias, compute sums of the library's first or second factor.
 _SUM_FIRST, _SUM_SECOND = 256, 512
 
 
@@ -118,7 +118,7 @@ def matrix_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[bool
     return None
 
 
-# The words of a plan: what machine code passes on to the library, and where it puts the answer.
+# The words of a plan: the arguments that machine code passes to the library, and the place of the result.
 _CALL, _HANDLE, _DESCRIPTOR, _ALPHA, _FIRST, _SECOND, _BETA, _RESULT, _ALGORITHM, _SPACE, _SIZE, _STREAM = range(12)
 _STATUS, _SETTER, _BIAS = 12, 13, 14
 

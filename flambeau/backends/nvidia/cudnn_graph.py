@@ -288,7 +288,7 @@ def _unwanted(config: Descriptor, exact: bool, deterministic: bool) -> bool:
     return rounds or (deterministic and _NONDETERMINISTIC in notes)
 
 
-# The words of a plan: functions of the library, what they are called with, and where the answer goes.
+# The words of a plan: functions of the library, their arguments, and the place of the result.
 _CREATE, _SET, _FINALIZE, _EXECUTE, _DESTROY, _HANDLE, _PLAN, _COUNT, _UIDS, _PLACES, _SPACE, _PACK, _STATUS = range(13)
 
 
@@ -350,7 +350,7 @@ class ExecutionPlan:
         self.plan = Descriptor("plan", (400, "handle", where.value), (401, "descriptor", config))
         self.nbytes = self.plan.get(402, "int64", 1)[0]
         self.where = graph.where
-        self.graph = graph  # numbers that go by value lie in it
+        self.graph = graph  # numbers that are passed by value are in it
         self.order: list[int] = []
         self.handle: Any = None
         self.call = _runner()

@@ -129,8 +129,8 @@ class CudaBackend(Backend):
         index = where.index or 0
         memory = self.memories[index]
         stream = threads.mine.streams[index]
-        if memory.capturing is not None:  # a graph must keep it: nobody else may write there while it is replayed
-            # Whoever watches the capture holds it while other streams might use it.
+        if memory.capturing is not None:  # a graph must keep it: nothing else may write there while it is replayed
+            # The observer of the capture holds it while other streams might use it.
             return UntypedStorage(nbytes, where).ptr
         size, address = self._scratch.get((index, stream), (0, 0))
         if size < nbytes:

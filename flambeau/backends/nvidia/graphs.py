@@ -217,7 +217,7 @@ def _memory(index: int) -> DeviceMemory:
     return memories()[index]
 
 
-# Writing two numbers by a kernel keeps their values in the launch itself: no host memory has to stay as it is until then.
+# Writing two numbers by a kernel keeps their values in the launch itself: no host memory has to stay unchanged until then.
 _WRITE = """
 extern "C" __global__ void set_pair(unsigned long long* out, unsigned long long a, unsigned long long b) { out[0] = a; out[1] = b; }
 """

@@ -202,7 +202,7 @@ class DeviceMemory:
         self.capturing_streams: frozenset[int] = frozenset()
         self.waiting: collections.deque[tuple[list[int], Block]] = collections.deque()  # until events of other streams
         self.held_back: list[Block] = []  # freed while a graph is captured, with work of other streams to wait for
-        self.lasting = False  # whether what is made now will stay for good
+        self.lasting = False  # whether allocations made now are permanent
         self.needed = 0  # the most bytes in use when there was no free block
         self.limit: int | None = None
         self.allocated = self.peak = self.reserved = self.reserved_peak = 0
@@ -267,7 +267,7 @@ class DeviceMemory:
                 except OutOfMemoryError:
                     if not self.lasting:
                         raise
-                    self.lasting = False  # what was to be spared is needed now
+                    self.lasting = False  # the memory that was to be spared is needed now
                     return self._find(size, stream)
                 block = pool.best(size)
                 assert block is not None

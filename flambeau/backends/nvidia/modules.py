@@ -14,7 +14,7 @@ from ...core.device import device
 from . import compiler, driver, launch, threads
 
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-_PLAIN_SHARED = 48 << 10  # what a block may have without asking
+_PLAIN_SHARED = 48 << 10  # shared memory that a block may have without an attribute
 
 
 class Module:

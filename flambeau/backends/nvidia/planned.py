@@ -15,7 +15,7 @@ import numpy as np
 from . import driver, threads
 from .memory import LARGE_ROUND, SMALL, Block, DeviceMemory, Pool, relaxed, segment_size
 
-_FOR_GOOD = 1 << 62  # the end of what is still there when the capture is over
+_FOR_GOOD = 1 << 62  # the end of blocks that still exist when the capture is over
 _CHUNK = 1 << 30  # of addresses
 _ATTACHED = 1  # CU_MEM_ATTACH_GLOBAL
 _LEAST_HOLE = 4096
@@ -160,7 +160,7 @@ class Planned(Pool):
             starts.append(self.own.address)
         self.script = [(size, starts[number] + at) for size, number, at in found.places]
         self.next = 0  # in the script
-        self.alive: list[tuple[int, int]] = []  # from, to: what lies where the script says
+        self.alive: list[tuple[int, int]] = []  # from, to: stretches that are placed as planned
 
     @staticmethod
     def make(memory: DeviceMemory, sketch: Sketch, outside: int, limit: float = math.inf) -> Planned | None:

@@ -216,7 +216,7 @@ def _prepare_new_processes() -> None:
         return {"flambeau": _InstallOnArrival(), **original(name)}
 
     multiprocessing.spawn.get_preparation_data = get_preparation_data
-    # A fork server would import the main module before it is told anything.
+    # A fork server would import the main module before it gets any data.
     multiprocessing.set_forkserver_preload([naming.PACKAGE])
 
 

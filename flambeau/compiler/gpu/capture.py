@@ -133,7 +133,7 @@ class Observer(StepRecorder):
             numbers = used.prologue(*(next(iter(values)) if count else ()), *(options[n] for n in names))[count:]
             new = sorted(set(self.capture.nodes()) - set(before))
             if new and not used.lists:
-                self.refuse("parameters do not lie densely in memory")
+                self.refuse("parameters are not dense in memory")
                 return
             self.patches.append([patches.KernelPatch(node, _LIST_ARGUMENTS, numbers) for node in new])
 

@@ -74,7 +74,7 @@ class CapturedDerivative(Derivative):
         """Record the backward pass, for synthetic gradients, as a program of its own over the same buffers."""
         grads = [empty_strided(shape, strides, d, where) for shape, strides, d, where in self.layouts]
         program = self.program_of_calls = recorder.new_program()
-        for i, g in enumerate(grads):  # they may lie where something of the forward pass lay
+        for i, g in enumerate(grads):  # they may reuse memory of the forward pass
             recorder.memory.add(g._storage.ptr, g._storage.size_bytes, ("argument", i))
         program.inputs = [recorder.held(g) for g in grads]
         with recorder.recording():

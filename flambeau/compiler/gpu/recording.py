@@ -96,7 +96,7 @@ class GraphRecorded(Recorded):
         if alone and not getattr(memory, "aliases", None):
             return memory
         if getattr(memory, "fixed", False):
-            raise Stale("somebody outside holds the address of a gradient")
+            raise Stale("code outside holds the address of a gradient")
         copy = UntypedStorage(memory.size_bytes, self.where)
         backend_of(self.where).copy(copy.ptr, memory.ptr, memory.size_bytes, self.where)
         place = memory.ptr
@@ -277,7 +277,7 @@ class GraphRecorded(Recorded):
         if sketch.alive:
             gc.collect()
         if sketch.alive:
-            raise NotRecordable("something that it makes is kept where no later call would look for it")
+            raise NotRecordable("a tensor that it makes outlives the call in a place that later calls would not update")
         self._make_room()
 
     def _capture(self, tensors: list[Tensor], run: Callable[..., Any], pool: Any, most: int) -> list[UntypedStorage]:

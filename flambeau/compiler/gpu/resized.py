@@ -82,7 +82,7 @@ class ResizedRecording(GraphRecorded):
         if self._mine.in_use() != before:
             gc.collect()
         if self._mine.in_use() != before:
-            return "something that it makes is kept where no later call would look for it"
+            return "a tensor that it makes outlives the call in a place that later calls would not update"
         self.program.calls = "captured as it is, for this size, in memory that graphs of other sizes share"
         self.program.capture.replay()
         with modes_off():

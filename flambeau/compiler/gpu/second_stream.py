@@ -17,7 +17,7 @@ from ...core.storage import UntypedStorage
 from ...core.tensor import Tensor
 from ..record.steps import mapped
 
-MOST = 3  # pieces at a time: what they read cannot be used again meanwhile
+MOST = 3  # pieces at a time: the memory they read cannot be reused meanwhile
 _SMALL = 1 << 24  # bytes that a piece may read; larger ones fill a GPU, and two at a time only slow each other down
 _NO_WORK = ("composite", "view")
 
@@ -41,7 +41,7 @@ class Beside:
         self.second = _second(capture.index)
         capture.admit(self.second.cuda_stream)
         self.pieces: collections.deque[_Piece] = collections.deque()
-        self.making: list[UntypedStorage] | None = None  # while a piece is captured, what it makes
+        self.making: list[UntypedStorage] | None = None  # while a piece is captured, the storages it makes
 
     def placed(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Callable:
         """Return the call to make in place of an operator: itself after waiting for its operands, or on the second stream."""

@@ -54,7 +54,7 @@ class AsRecorded:
             self.memory[b] = np.frombuffer(mmap.mmap(-1, max(held.size, 1)), np.uint8)
             if (b in mine or together) and self._is_there(b):
                 ctypes.memmove(self._at(b), program.address(Ref(b, 0)), self._size(b))
-        if together:  # what the first of them reads may be gone when the last has run
+        if together:  # operands of the first of them may be overwritten when the last has run
             self._fill()
 
     def _fill(self) -> None:

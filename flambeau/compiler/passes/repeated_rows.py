@@ -77,7 +77,7 @@ class _Reading:
             return False
         after = self.graph.steps[self.graph.steps.index(self.step) + 1 :][:1]
         if not after or not isinstance(after[0], Test) or after[0].call is not self.step.call:
-            return False  # behind it all indices are good
+            return False  # after it all indices are valid
         if any(self._writes(s, self.index) for s in self.graph.steps) or not self._repeats():
             return False
         for user in self.users[self.out.buffer]:
@@ -174,7 +174,7 @@ class _Reading:
         ]
         places += places[:1] * (_PRODUCTS - len(places))
         given = [place, first, seen, self.index, *places, self.count, self.rows]
-        at = graph.steps.index(self.step) + 2  # behind the test
+        at = graph.steps.index(self.step) + 2  # after the test
         graph.steps[at:at] = [
             _launch("numbers of rows", kernels.number_rows, "q" * 8, 2, given),
             _launch("rows that differ", kernels.gather_first, "fq", 2, [self.out, place, self.count, self.dim]),

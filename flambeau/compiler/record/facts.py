@@ -131,7 +131,7 @@ class Facts:
     def _effects(self, recorded: Recorded) -> None:
         """Add the side effects of the call other than values in memory; raise NotRecordable for those that depend on more."""
         if recorded.derivative is not None or recorded.inputs or recorded.counted or recorded.switched:
-            raise NotRecordable("it leaves more behind than values in memory")
+            raise NotRecordable("it has side effects other than values in memory")
         self.form.append(([(id(s), n) for s, n in recorded.bumps], recorded.argument_bumps))
         for i, slot in enumerate(recorded.slots):
             self.form.append(slot.buffer if slot.buffer >= 0 else -1)

@@ -107,7 +107,7 @@ class Planner(StepRecorder):
     def __init__(self, graph: StepGraph):
         super().__init__()
         self.graph = graph
-        self._room: mmap.mmap | None = None  # for the tensors of a call: memory that nobody reads or writes takes none
+        self._room: mmap.mmap | None = None  # address space for a call's tensors: untouched pages take no memory
         self._expected: list[int] = []  # buffers of results that a call is about to make
 
     def steps(self, call: Call) -> list[Any]:

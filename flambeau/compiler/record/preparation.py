@@ -43,7 +43,7 @@ class Prepared:
         self.loose = loose  # whether gradients that are read may be other tensors in each call
         self.inputs: list[Tensor] = []  # leaves with such gradients
         self.switched: dict[tuple[int, str], tuple[dict, str, bool]] = {}  # what the call has set to True or False
-        self.outside: dict[int, Any] = {}  # what stands for which argument outside, by id
+        self.outside: dict[int, Any] = {}  # tensors that replace arguments for the caller, by id
         self.copies: list[tuple[Any, Any]] = []  # lists and dicts among the arguments that the function gets copies of
         self.state = [t for _, t in reach.tensors.values()]
         self.observed = observe(reach.items)
@@ -86,7 +86,7 @@ class Prepared:
 
     def _settle_grads(self) -> None:
         """Decide which gradients that existed before the call belong to its state: those that steps use."""
-        self.grads_before: dict[int, Any] = {}  # by the id of their leaf; GONE if nobody holds it any more
+        self.grads_before: dict[int, Any] = {}  # by the id of their leaf; GONE if it was freed
         pinned = self.recorder.loose.pinned
         for buffer, grads in pinned.items():
             for grad in grads:
@@ -284,7 +284,7 @@ class Prepared:
             for ref in step.refs():
                 known = spans.get(ref.buffer) if ref.buffer in self.arguments else None
                 if known is not None and not any(start <= ref.offset < max(stop, start + 1) for start, stop in known):
-                    raise NotRecordable("it reaches beyond an argument")
+                    raise NotRecordable("it accesses memory outside an argument")
 
 
 def new_grads(holders: list, arguments: list[Tensor], before: dict[int, Any], results: Results) -> list[GradSlot]:

@@ -77,8 +77,8 @@ class StepRecorder(Recorder):
 
     only_host = True
     skips = 0  # whether native functions should not run
-    observes = True  # whether what Python code runs is observed, and what it has changed is looked for
-    restarts = False  # whether a call that finds something else than was recorded can be made again as it is
+    observes = True  # whether the Python code that runs is observed, and its changes of state are searched for
+    restarts = False  # whether a replay that differs from the recording can be abandoned for an eager call
     keeps_numbers = False  # whether numbers that a derivative holds may be compared in later calls
     under_way = 0  # messages that were started and not waited for
     prepare: Any = None  # the class that saves the state before, if it is not `preparation.Prepared`
@@ -185,7 +185,7 @@ class StepRecorder(Recorder):
             leaf.problem = "it draws random numbers"
             return
         leaf.generator, leaf.mark = found[0], found[0].state_bytes()
-        with leaf.generator.lock, watching.without(self):  # what it makes ready is its own
+        with leaf.generator.lock, watching.without(self):  # the memory it prepares belongs to the generator
             engine, words, _, _ = leaf.generator.native()
         self.know_storage(engine._storage, ("engine", leaf.generator))
         self.know_storage(words._storage, ("words", leaf.generator))

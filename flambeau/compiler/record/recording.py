@@ -62,7 +62,7 @@ class Recorded:
         # leaves whose gradients are inputs, at any address, and how often the call changes them
         self.inputs: list[tuple[Tensor, int]] = []
         self.options: list[Any] = []
-        self.objects: list[Any] = []  # arguments that are known by what they are: no others take their places in memory
+        self.objects: list[Any] = []  # arguments compared by identity: kept alive so that their ids stay theirs
         self.checked = False
         self.calls = 0
         self.state_addresses: frozenset[int] = frozenset()
@@ -81,7 +81,7 @@ class Recorded:
         self.family: Any = None  # the state shared with recordings for other sizes, if there is any
         self.light = False  # whether it was made without passes, for one of many sizes
         self.due: float = math.inf  # calls after which a full recording is worth making
-        self.saves: list[Any] = []  # slots of what the derivative reads, or the storage itself where it existed before
+        self.saves: list[Any] = []  # slots that the derivative reads, or the storage itself if it existed before
 
     def fits(self, given: Arguments) -> str:
         """Return why the recording cannot be used for this call, or an empty string if it can."""
@@ -228,7 +228,7 @@ class Recorded:
         self.checked = not problem
         if self.checked:
             self._adopt()
-        allocator.empty_cache()  # and what the prints were in
+        allocator.empty_cache()  # and the memory of the fingerprints
         return problem, result
 
     def _adopt(self) -> None:

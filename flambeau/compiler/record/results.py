@@ -98,7 +98,7 @@ class Results:
         self.live: list[Tensor] = []
         self._made: dict[int, Made] = {}  # by the id of the tensor that is to be made again
         self.numbers: dict[int, tuple[int, Any]] = {}
-        self.returned: list[Any] = []  # the form of the result: kinds and lengths of its parts, and what is no tensor
+        self.returned: list[Any] = []  # structure of the result: kinds and lengths of its parts, other values
         self.headers: list[Made] = []  # of new tensors among them
 
     def add_number(self, value: float, buffer: int, size: int) -> None:
@@ -110,7 +110,7 @@ class Results:
         """Return the slot of a storage that the function made, or None for one that existed before."""
         place = self.memory.find(storage.ptr) if storage.ptr else None
         if storage.ptr and (place is None or place.offset):
-            raise NotRecordable("a result lies in memory of unknown origin")
+            raise NotRecordable("a result is in memory of unknown origin")
         if place is None:
             key, source = -1 - id(storage), "new"
         else:

@@ -48,7 +48,7 @@ def give_back(arena: UntypedStorage, size: int, used: list[tuple[int, int]]) -> 
     """Return an arena's memory to the system, except for the used parts (from, to); its addresses stay reserved."""
     if size <= _LARGE:
         return
-    free = 0  # where what is free begins
+    free = 0  # where free memory begins
     for start, end in [*sorted(used), (size, size)]:
         first = -(-(arena.ptr + free) // _PAGE) * _PAGE
         length = (arena.ptr + start - first) // _PAGE * _PAGE

@@ -88,7 +88,7 @@ class Program:
         self.plans: list[Any] = []
         self._cells: list[tuple] = []
         self._zero = ctypes.c_int64()
-        self._others: dict[int, tuple[Any, int]] = {}  # steps that stand for other calls, and where those are
+        self._others: dict[int, tuple[Any, int]] = {}  # steps that replace other calls, with the places of those
         self._forks: dict[int, list[list[int]]] = {}  # what runs steps side by side: by its number those of the steps
         self._lists: list[tuple[int, int]] = []  # words that take the addresses of steps
         self._flags: dict[int, Any] = {}  # of these, what tells of infinities and nan
@@ -343,7 +343,7 @@ class Program:
     def run(self, tensors: list[Any], made: list[UntypedStorage], options: list[dict[str, Any]]) -> None:
         """Run every step on these arguments, with results in the storages `made` and these options of the updates."""
         if self._left:
-            raise Stale("an error came while messages were under way, which may still write to its memory")
+            raise Stale("an error occurred during communication, which may still write to its memory")
         values = self.values
         for slot, i, shift in self.argument_values:
             t = tensors[i]

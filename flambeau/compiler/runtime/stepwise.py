@@ -15,7 +15,7 @@ from .program import Program, layout_check
 def run_stepwise(program: Program, rehearsal: Rehearsal) -> None:
     """Run a program one native step at a time: each is reported to the rehearsal, timed, and compared with the calls it replaces."""
     program.runner(program.steps_at, 0, program.patches_at, program.patch_count, program.values_at, program.status_at)
-    beside: Any = None  # what is compared when the last of the steps has run that it is about
+    beside: Any = None  # the comparison to make after the last of its steps has run
     for first, count, call in program.segments:
         if call is not None:
             rehearsal.before(call)

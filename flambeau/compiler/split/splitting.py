@@ -202,7 +202,7 @@ class Split:
         }  # fmt: skip
         set_here = set().union(*map(stores, run)) - outer
         outputs = {n for n in set_here if n in elsewhere or n in exposed or n.startswith("_flambeau_value")}
-        inputs |= outputs - after  # what is not set in every case keeps its value
+        inputs |= outputs - after  # a variable that is not set in every case keeps its value
         works = any(isinstance(n, (ast.Call, ast.BinOp, ast.AugAssign)) for s in run for n in ast.walk(s))
         if not works or not inputs <= definite:
             return run

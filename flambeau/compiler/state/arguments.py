@@ -89,7 +89,7 @@ class Arguments:
     def _describe_object(self, value: Any) -> tuple:
         if isinstance(value, np.generic):
             return type(value), value.dtype, value.tobytes()
-        self.objects.append(value)  # whoever keeps the key keeps these, so that their numbers stay theirs
+        self.objects.append(value)  # kept together with the key, so that their ids stay unique
         return "object", id(value)
 
     def _attributes(self, t: Tensor) -> tuple:

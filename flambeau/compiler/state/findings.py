@@ -101,7 +101,7 @@ class Findings:
         """Add the target of a weak reference, if it lives as long as a model does, like the tables of hooks that handles refer to. Other
         targets raise Unreachable: a recording would keep them alive."""
         if not isinstance(held(), (type, Tensor, Module, Optimizer, collections.OrderedDict, type(None))):
-            raise Unreachable(f"{what} is a weak reference to a {type(held()).__name__}, which may go away")
+            raise Unreachable(f"{what} is a weak reference to a {type(held()).__name__}, which may be freed")
         self._add(what, held())
 
     def _proxy(self, what: str, held: types.MappingProxyType) -> None:

@@ -398,7 +398,7 @@ class Guard:
 
     def __init__(self, observed: Observed):
         self.items = [item for item, _ in observed]
-        self.changed: Item | None = None  # what was different when something last was
+        self.changed: Item | None = None  # the last difference found
         self.slow: list[Item] = []
         self.quick: list[Item] = []
         self.starts = array("l")  # of each of these, its first row

@@ -14,7 +14,7 @@ import numpy as np
 
 from . import c_functions
 
-LIBRARY, USER, SHARED = range(3)  # what is shared counts as the code's that calls it
+LIBRARY, USER, SHARED = range(3)  # shared code counts as part of its caller
 _PACKAGE = __name__.partition(".")[0]
 # Rooms that use files and other processes. Other messages of `distributed` pass the door, or are reported to watchers.
 _ROOMS = (

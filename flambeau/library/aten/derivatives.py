@@ -28,7 +28,7 @@ from ...ops.machinery.formula import Pointwise, derived
 from ...ops.machinery.matching import bound
 from .overloads import OpOverload, aten
 
-# Facts about arguments: from the argument to what PyTorch's operator takes, and from that and the gradient to one like it.
+# Facts about arguments: from the argument to the operand of PyTorch's operator, and from that and the gradient back to an argument.
 _FACTS: dict[str, tuple[Callable, Callable]] = {
     "shape": (lambda t: list(t.shape), lambda shape, grad: grad.new_zeros(shape)),
     "length": (
@@ -256,7 +256,7 @@ def recorded(recorder: Any, overload: OpOverload, args: tuple, kwargs: dict[str,
     values = overload.bind(args, kwargs)
     if overload.derivative is None or not overload.derivative.covers(values):
         return NotImplemented
-    inner: list[Any] = []  # what was noted: autograd gives the program other tensors over the same memory
+    inner: list[Any] = []  # the recorded result: autograd returns other tensors over the same memory
     result = _Declared.apply(overload.derivative, inner, *values)
     recorder.returned(inner[0], result)
     return result

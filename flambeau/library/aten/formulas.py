@@ -30,7 +30,7 @@ def recorded(recorder: Any, op: Any, function: Callable, operands: tuple, option
         given = op.bind(operands, options)
         operands = tuple(given[name] for name in pointwise.operand_names)
         params = [given[name] for name, _ in pointwise.parameters]
-    # Nothing and whole numbers stay what they are: formulas ask for them, and count with them.
+    # None and integers stay unchanged: formulas test for them, and compute with them.
     symbols = [arg(i) for i in range(len(operands))] + [
         p if p is None or isinstance(p, int) else const(p) for p in params
     ]

@@ -126,7 +126,7 @@ def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
 @contiguous.op.as_aten
 def _(recorder: Any, self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
     if not recorder.reads_python and self.is_contiguous(memory_format=memory_format):
-        return self  # only traces show what the program wrote and what does nothing
+        return self  # only traces show calls in their written form, and those without effect
     return recorder.aten.contiguous.default(self, memory_format=memory_format)
 
 
@@ -138,7 +138,7 @@ def _(aten: Any, self: Tensor, *, memory_format: Any = contiguous_format) -> Ten
 def _convert_backward(g: Tensor, input_dtype: dtype, input_device: device) -> Tensor:
     if g.dtype.is_complex and not input_dtype.is_complex:
         g = g.real
-    if type(g) is Tensor and not _active:  # nobody wants to see the call of `to`
+    if type(g) is Tensor and not _active:  # no mode needs to see the call of `to`
         return converted(g, input_dtype, input_device)
     return g.to(device=input_device, dtype=input_dtype)
 
@@ -198,7 +198,7 @@ def parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dtype | Non
         other = rest.pop(0)
     elif rest and (rest[0] is None or isinstance(rest[0], (device, str)) or type(rest[0]) is int):
         where = rest.pop(0)
-        if rest:  # behind a device stands a dtype, never a flag
+        if rest:  # a dtype follows a device, never a flag
             d = rest.pop(0)
             if not (d is None or isinstance(d, (dtype, type))):
                 raise _bad_to(args)
@@ -290,7 +290,7 @@ def _cast_method(name: str, d: dtype) -> Any:
         if memory_format is preserve_format:
             if d is self.dtype:
                 return self
-            if not _active and self._autograd is None and self._base is None:  # nobody watches or will differentiate
+            if not _active and self._autograd is None and self._base is None:  # no mode is on, and nothing is recorded
                 return _convert(self, d, self.device, preserve_format)
         return converted(self, d, self.device, memory_format)
 

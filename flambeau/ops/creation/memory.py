@@ -114,7 +114,7 @@ def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = 
     if len(shape) != len(strides):
         raise RuntimeError(f"unequal size length ({len(shape)}) and stride length ({len(strides)})")
     same_strides = stride is None or strides == self._strides
-    if shape != self.shape or not same_strides:  # else PyTorch takes the storage as it is
+    if shape != self.shape or not same_strides:  # else PyTorch takes the storage unchanged
         _grow(storage, shape, strides, storage_offset, self.dtype)
     check_bounds(storage, shape, strides, storage_offset, self.dtype)
     contig = is_contiguous_layout(shape, strides)

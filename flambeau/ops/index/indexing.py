@@ -102,7 +102,7 @@ def _expand_ellipsis(items: list[Any], ndim: int) -> list[Any]:
         raise IndexError(f"too many indices for tensor of dimension {ndim}")
     at = [i for i, item in enumerate(items) if item is Ellipsis]
     fill = [_ALL] * (ndim - used)
-    if len(at) > 1:  # the first stands for all dimensions that are left, and the others for none
+    if len(at) > 1:  # the first ellipsis covers all remaining dimensions, the others none
         if fill and any(item is not Ellipsis for item in items[at[1] :]):
             raise IndexError(
                 "an index behind a second ellipsis ('...') is about dimensions that the tensor does not have"

@@ -128,7 +128,7 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
 
 
 def _setitem(self: Tensor, key: Any, value: Any) -> None:
-    if key is False:  # selects nothing; PyTorch does not even look at the value
+    if key is False:  # selects nothing; PyTorch does not even check the value
         return
     if key is True:
         key = None

@@ -20,7 +20,7 @@ from ..machinery.quirks import Quirks
 from ..machinery.record import Batched, Op, lookup
 from ..machinery.sparse_dispatch import sparse_primitive
 
-# What each kind does with a call.
+# The function that makes a call, by kind.
 HOMES = {kind: f"ops.kinds.{kind}" for kind in ("mkldnn", "nested", "strided_nested")}
 
 

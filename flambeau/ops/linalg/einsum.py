@@ -262,7 +262,7 @@ def _pair(
     batch = [x for x in shared if x in keep]
     only_a = [x for x in la if x not in lb]
     only_b = [x for x in lb if x not in la]
-    if [x for x in output if x in only_a + only_b] == only_b + only_a:  # so that the result lies as it is asked for
+    if [x for x in output if x in only_a + only_b] == only_b + only_a:  # so that the result has the requested layout
         a, la, only_a, b, lb, only_b = b, lb, only_b, a, la, only_a
     left = permute_dims(a, tuple([la.index(x) for x in batch + only_a + contracted]))
     right = permute_dims(b, tuple([lb.index(x) for x in batch + contracted + only_b]))

@@ -94,7 +94,7 @@ def _(out: Tensor, input: Tensor, mat2: Tensor, offs: Any, bias: Any, out_dtype:
         if part.numel():
             raw_copy(part, mm(left, right))
         start = end
-    if offs is not None and len(out.shape) == 2:  # PyTorch leaves what lies after the last group as it was
+    if offs is not None and len(out.shape) == 2:  # PyTorch leaves the memory after the last group unchanged
         dim = 0 if len(a.shape) == 2 else 1
         out.narrow(dim, start, max(out.shape[dim] - start, 0)).zero_()
 

@@ -197,7 +197,7 @@ def _lstsq_gradients(g: Values, A: Tensor, B: Tensor, out: list[Tensor], needs: 
 
 def _lstsq_arrays(a: np.ndarray, b: np.ndarray, tolerance: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     left, values, right = lapack.svd(a, False)
-    if not b.shape[-1]:  # LAPACK does not even look at the matrix
+    if not b.shape[-1]:  # LAPACK does not even read the matrix
         values = np.zeros_like(values)
     counts = values > _threshold(values, 0.0, tolerance)
     scale = np.where(counts, 1 / np.where(counts, values, 1), 0)

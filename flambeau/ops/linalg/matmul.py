@@ -64,7 +64,7 @@ def multiply(form: str, out: Tensor, a: Tensor, b: Tensor, bias: Tensor | None, 
     heavy.keep_product(form, a, b, bias, out, made)
 
 
-# By type of device: functions (form, a, b, bias) that give the product of operands like those of an earlier one, or None.
+# By type of device: functions (form, a, b, bias) that return the product of operands like those of an earlier one, or None.
 known_products: dict[str, Callable[..., Any]] = {"cpu": heavy.known_product}
 
 

@@ -116,7 +116,7 @@ def _first_call(impl: Pointwise, operands: Values, params: Values, out: Any, key
         needs_grad = any(isinstance(x, Tensor) and x.requires_grad for x in (out, *operands))
         check_out(impl.name, out, plan.dtype, plan.device, needs_grad and impl.differentiable, _is_exact(impl, plan))
         resize_out(out, plan.shape)
-        out._strides, out._contig = plan.strides, plan.contig  # a resized out= is laid out as a new result
+        out._strides, out._contig = plan.strides, plan.contig  # a resized out= has the layout of a new result
     if isinstance(out, Tensor) and out.shape == plan.shape:
         for x in operands:
             if isinstance(x, Tensor):

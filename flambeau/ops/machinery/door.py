@@ -94,7 +94,7 @@ if _kernel is None:
 return _kernel({arguments})
 """
 
-# Parameters annotated with one of these words may hold tensors; `tuple[int, ...]` and other types of one's own do not.
+# Parameters annotated with one of these words may hold tensors; `tuple[int, ...]` and classes of this library do not.
 _MAY_HOLD = ("Tensor", "Any", "list", "tuple", "Values", "Sequence", "object")
 _NEVER_HOLD = frozenset(
     ("tuple[int, ...]", "tuple[int, ...] | None", "list[int]", "Callable[..., Any]", "Callable[..., Any] | None")

@@ -45,7 +45,7 @@ def _face({signature}):
         return _intercept(_face.op, _face, {positional}, _given({options}))
 """
 
-# A call that looks like an earlier one.
+# A call like an earlier one.
 _KNOWN = """
 try:
     _plan = _plans.get(({key}))
@@ -251,7 +251,7 @@ def _passed(signature: str) -> str:
 def _complete(source: Callable[[], str], face: Any) -> Any:
     """Give a face its body, which is compiled at its first call, since most programs call few operators."""
     code = _run(source(), dict(face.__globals__)).__code__
-    FACE_CODES.discard(face.__code__)  # who looks for the caller of a public function passes over a first call
+    FACE_CODES.discard(face.__code__)  # searches for the caller of a public function skip a first call
     face.__code__ = code
     FACE_CODES.add(code)
     return face

@@ -124,11 +124,11 @@ class Pointwise:
         self.check_reads_params = check is not None and positional_count(check) > 2
         self.plans: dict[tuple[Any, ...], PointwisePlan] = {}
         self.forms: dict[tuple[Any, ...], Form] = {}  # what plans share that differ in sizes only
-        self.calls: dict[tuple[Any, ...], PointwisePlan] = {}  # the same plans by what calls look like: calls.call_key
+        self.calls: dict[tuple[Any, ...], PointwisePlan] = {}  # the same plans by the keys of calls: calls.call_key
         self.inplace_plans: dict[tuple[Any, ...], PointwisePlan] = {}
         self.shares: dict[tuple[Any, ...], Any] = {}
         self.gradients: dict[int, tuple[Any, ...]] = {}
-        # Of a gradient: the formula it is of, the operand, what is read (numbered as in `share`), the formula's parameters.
+        # For a gradient: its formula, the operand, the values read (numbered as in `share`), the formula's parameters.
         self.derivative_of: tuple[Pointwise, int, tuple[int, ...], tuple[Any, ...]] | None = None
         depends_on_default_dtype(self)
 

@@ -135,7 +135,7 @@ def _fitted(value: Any, argument: Argument, numbers: bool) -> Any:
     raise NoMatch("type", argument, value)
 
 
-FUNCTION_NAMES = {"self": "input"}  # what the functions call what the schemas call `self`
+FUNCTION_NAMES = {"self": "input"}  # the functions' names for the `self` of schemas
 
 
 def bind(

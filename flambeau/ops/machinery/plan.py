@@ -88,14 +88,14 @@ class PointwisePlan(Layout):
     passing: str  # per value: p pointer, d float, l integer, z complex, - not at all (a constant of the formula)
     roots: tuple[Expr, ...]
     in_dtypes: tuple[dtype, ...]
-    guard: AnyFunction | None  # looks at the values before every call
+    guard: AnyFunction | None  # checks the values before every call
     op: Any
     operands: tuple[Layout | None, ...]  # of tensors; None for numbers
     constants: dict[int, Any]  # operands that are constants of the formula (None: left out)
-    compute: dtype  # what the formula is evaluated in
+    compute: dtype  # the dtype in which the formula is evaluated
     params: tuple[Any, ...]
     natural: dtype  # the result's dtype if none was asked for
-    records: bool  # whether autograd may want to know about calls
+    records: bool  # whether autograd may have to record calls
     recipes: dict[int, Any]  # how to differentiate, by which operands need a gradient
 
     def take(self, form: Form) -> None:
@@ -125,7 +125,7 @@ class PointwisePlan(Layout):
             if guard is not None:
                 guard(*values)
 
-        # What surely fits is not looked at twice. Behind the kernel's own two arguments come the values, but for constants.
+        # Values that certainly fit are not checked twice. After the kernel's own two arguments come the values, without constants.
         places = [(2 + i - self.passing[:i].count("-"), *usual_range(d), d) for i, d in limits.items()]
 
         def checked(*arguments: Any) -> None:

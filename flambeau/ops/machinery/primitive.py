@@ -359,7 +359,7 @@ _HEADER_FIELDS = {
 }  # fmt: skip
 
 
-# How PyTorch calls these when they are saved, behind the name of the argument.
+# PyTorch's suffixes for these saved fields, after the name of the argument.
 _HEADER_NAMES = {
     "shape": "_sym_sizes",
     "_strides": "_sym_strides",

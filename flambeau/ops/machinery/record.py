@@ -1,8 +1,7 @@
-"""The operator's record: everything that is known about one operator, and the table of records by name.
+"""Operator records (`Op`), and the table of records by name.
 
-A record is made by the decorators of `declare`, next to the operator's definition. Whatever wants to know something about
-operators (autocast, vmap, tracing, export, profiling, compilation) reads it here; nothing about an operator stands in a list of
-names elsewhere."""
+A record is made by the decorators of `declare`, next to the operator's definition. All code that needs properties of operators (autocast,
+vmap, tracing, export, profiling, compilation) reads them from the record; there are no lists of operator names elsewhere."""
 
 from __future__ import annotations
 
@@ -27,8 +26,8 @@ NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input",
 
 _PREFIXES = {"linalg": "linalg_", "fft": "fft_", "special": "special_"}
 
-# What an operator's new results look like, one or several: (shape, dtype, device), with strides behind them where they are not contiguous;
-# a list of those where there are several, or more that only the derivative reads.
+# Layout of an operator's new results: (shape, dtype, device), followed by strides if not contiguous; a list of those if there are
+# several, or further results that only the derivative reads.
 NewTensor: TypeAlias = "tuple[Any, ...] | list[tuple[Any, ...]]"
 NewTensors: TypeAlias = NewTensor
 
@@ -48,66 +47,68 @@ class Batched:
 
 @dataclass(eq=False)
 class Op:
-    """Record of one operator: everything that is known about it.
+    """Record of one operator: its function, kernels, rules and other forms.
 
-    `function` is what users call; `method`, `inplace` and `has_out` say which other forms exist. `kind` is "pointwise",
-    "reduction", "view", "primitive" (a kernel of its own), "composite" (made of other operators, touches no memory), "random" or
+    `function` is the function that users call; `method`, `inplace` and `has_out` say which other forms exist. `kind` is "pointwise",
+    "reduction", "view", "primitive" (a kernel of its own), "composite" (calls other operators, touches no memory itself), "random" or
     "creation".
 
-    `layout(*args)` says what the results look like, touching no memory: (shape, dtype, device) or (shape, dtype, device, strides),
-    or a list of those. `kernels` compute them, by type of device; "any" stands for every device that compiles kernels.
-    `formula(**arguments)`, of a primitive that only evaluates one (a copy, a fill), is the pointwise operator and the operands with which
-    each element of the result is computed, or None where a call is something else: so compilers see through it.
-    `reduces(**arguments)`, of a primitive that only reduces its argument `input`, are the reduction and the dimensions, or None.
-    `places(**arguments)`, of a primitive that writes tensors into parts of zeros, are pairs of such a tensor and the view function that
-    gives its place.
-    `loads` names arguments that kernels read element by element and compute with in full width: what is converted to a wider float only
-    for this operator may be read as it was before. `stores` are the positions of results that kernels round when they store them: a
-    result that is only converted afterwards may be stored in that dtype at once.
-    `remade` = (argument, other, operator) of an operator that reads what another one has kept for it: where that one's argument `other`
-    still is as it was, `operator` does the same with it in the place of `argument`. `lean` of the one that keeps it is itself without
-    what is kept so, its last result.
-    `strided` are the positions of results that kernels store
-    wherever their strides say, elements of the last dimension one after the other: what is only copied may be stored there at once.
-    `pieces(*arguments)`, of a primitive that only copies tensors into parts of its result, is for each part the number of the tensor among
-    the arguments, and shape, strides and first element of the part.
-    `affine(**arguments)`, of a primitive that in some calls only multiplies each element by a factor of its channel (dimension 1) and adds
-    an addend, is the operands of both (tensors with an element for each channel, and numbers), the formulas of factor and addend over
-    them, and what else is written then; None for other calls.
-    `rows(**arguments)`, of a primitive that computes each row from rows, are its formulas (`rows.Rows`), or None for other calls.
-    `convolution(**arguments)`, of a primitive that is a convolution or gradients of one, are its tensors by their parts in it ("x", "w",
-    "bias", and the gradient "dy"), the parts that its results are ("y"; "dx", "dw", "db"), and the window; None for calls that do more.
-    Kernels take each of the feature maps as it is stored, channels first or last.
-    `channels_last(**arguments)`, of another primitive whose kernels take feature maps channels last, too, is by how many milliseconds
-    for a million bytes that takes less time, or more if negative; None for calls that they do not take so.
-    `table_rows(**arguments)`, of a primitive that gives rows of a table, are the table and the numbers of the rows, or None; `row_sums(**arguments)`,
-    of one that adds rows to those of a table of zeros, are the rows and the numbers of those that they are added to, or None.
-    `states(**arguments)`, of a primitive that takes the rows of a batch through time, each by itself, are those operands of its kernels for
-    one time step that hold a row for each of the batch, and their widths in that of the hidden state: all others hold the rows of all time
-    steps, one step after the other; None for calls whose rows are not apart so.
-    `summed` = (argument, operator, reduction) of a primitive whose last result is that reduction of an argument over its first dimension,
-    where `operator` computes the other results: so whoever makes the argument can sum it up.
-    `beside` is set if nobody waits for the results but an optimizer, as for gradients of parameters; or it is a function of a call's
-    arguments, which returns whether that is likely.
-    `writes` names the arguments that are changed, `unfilled` is set if nobody has written to the memory of the results, `draws` if random
-    numbers are drawn, `reads_values` if the host must read a value to know the result's shape or type; `tells`
-    is what the result is called where it is no tensor but what Python makes of the elements ("number", "list"); `describes` is set if it is
-    no tensor but follows from what the arguments are, their shapes and dtypes, whatever their elements. `data` names the argument whose
-    Python data become the elements of the result. `sends` is "whole" if it exchanges messages with other processes, "start" if it only starts
-    that, "end" if it waits for it: each such call is made in every run of a program, in order, whatever becomes of its results.
+    `layout(*args)` returns the layout of the results without touching memory: (shape, dtype, device) or (shape, dtype, device, strides), or a
+    list of those. `kernels` compute them, by type of device; "any" stands for every device that compiles kernels.
+    Graph passes read the following, up to `beside`; the functions among them return None for calls that they do not apply to.
+    `formula(**arguments)`, of a primitive that only evaluates a formula (a copy, a fill), returns the pointwise operator and the operands with
+    which each element of the result is computed.
+    `reduces(**arguments)`, of a primitive that only reduces its argument `input`, returns the reduction and the dimensions.
+    `places(**arguments)`, of a primitive that writes tensors into parts of zeros, returns pairs of such a tensor and the view function that
+    selects its part.
+    `loads` names arguments that kernels read element by element and compute with in full precision: an argument that was converted to a wider
+    float only for this operator may be read unconverted. `stores` are the positions of results that kernels round when they store them: a
+    result that is only converted afterwards may be stored in that dtype directly.
+    `remade` = (argument, other, operator), of an operator that reads a result which another operator saved for it: while that operator's
+    argument `other` is unchanged, `operator` computes the same from it in place of `argument`. `lean`, of the operator that saves it, is the
+    same operator without that last result.
+    `strided` are the positions of results that kernels store with any strides whose last is 1: a result that is only copied may be stored at
+    its destination directly.
+    `pieces(*arguments)`, of a primitive that only copies tensors into parts of its result, returns for each part the index of the tensor among
+    the arguments, and shape, strides and offset of the part.
+    `affine(**arguments)`, of a primitive that in some calls only multiplies each element by a factor of its channel (dimension 1) and adds an
+    addend, returns the operands of both (tensors with an element per channel, and numbers), the formulas of factor and addend over them, and
+    the other results to write.
+    `rows(**arguments)`, of a primitive that computes each row from rows, returns its formulas (`rows.Rows`).
+    `convolution(**arguments)`, of a primitive that is a convolution or gradients of one, returns its tensors by role ("x", "w", "bias", and
+    the gradient "dy"), the roles of its results ("y"; "dx", "dw", "db"), and the window. Kernels take each feature map in either memory
+    format, channels first or last.
+    `channels_last(**arguments)`, of another primitive whose kernels also take feature maps channels last, returns the milliseconds saved per
+    million bytes, negative if it is slower.
+    `table_rows(**arguments)`, of a primitive that returns rows of a table, returns the table and the indices of the rows;
+    `row_sums(**arguments)`, of one that adds rows to those of a table of zeros, returns the rows and the indices of those that they are added
+    to.
+    `states(**arguments)`, of a primitive that takes the rows of a batch through time independently, returns those operands of its kernels for
+    one time step that hold a row per batch element, and their widths in multiples of the hidden size: all others hold the rows of all time
+    steps, step by step.
+    `summed` = (argument, operator, reduction), of a primitive whose last result is that reduction of an argument over its first dimension,
+    where `operator` computes the other results: the kernel that computes the argument can then also sum it.
+    `beside` is set if only an optimizer needs the results, as for gradients of parameters; or it is a function of a call's arguments, which
+    returns whether that is likely.
+    `writes` names the arguments that are changed, `unfilled` is set if the memory of the results is uninitialized, `draws` if random numbers
+    are drawn, `reads_values` if the host must read a value to know the result's shape or type; `tells` names the result where it is a Python
+    value made of the elements ("number", "list"); `describes` is set if the result is no tensor and depends only on metadata of the arguments
+    (shapes, dtypes). `data` names the argument whose Python data become the elements of the result. `sends` is "whole" if it exchanges
+    messages with other processes, "start" if it only starts that, "end" if it waits for it: each such call is made in every run of a program,
+    in order, even if its results are unused.
 
-    `autocast` is the precision it computes in where operators choose: "lower", "float32" or "widest" (of its arguments); "parts" if
-    the operators it is made of choose, "" if it is left alone with them; or a function of a call that returns one of these and the
-    function to run; `autocast_cuda` is the same for CUDA where that is another one. `batching` is the rule of `vmap`: the name of a common one ("along" a dimension, "leading" dimensions, images
-    "folded" into one batch, ..., "each" element by itself; see func.rules), or the rule. Kinds other than primitives and views need
-    none. `sharding` says how arguments and results may lie together on a mesh of ranks, where that does not follow from the kind, the
-    formula or the batching rule (see distributed.tensor._rules). `sparse` is the form for sparse tensors, `quantized` that for
-    quantized ones, `forms` those for tensors that hold another one, by kind ("mkldnn", see ops.kinds), `names` the rule for named dimensions (see ops.names).
+    `autocast` is the precision it computes in under autocast: "lower", "float32" or "widest" (of its arguments); "parts" if the operators it
+    calls choose, "" if autocast does not apply to it or them; or a function of a call that returns one of these and the function to run;
+    `autocast_cuda` replaces it on CUDA. `batching` is the rule of `vmap`: the name of a common one ("along" a dimension, "leading" dimensions,
+    images "folded" into one batch, ..., "each" element by itself; see func.rules), or the rule. Only primitives and views need one. `sharding`
+    says how arguments and results may be placed on a mesh of ranks, where that does not follow from the kind, the formula or the batching rule
+    (see distributed.tensor._rules). `sparse` is the form for sparse tensors, `quantized` that for quantized ones, `forms` those for tensors
+    that hold another one, by kind ("mkldnn", see ops.kinds), `names` the rule for named dimensions (see ops.names).
 
-    `aten` is PyTorch's operator, with its arguments in its order, where these are not the operator's own name and arguments (see
-    `aten_form`); `aten_calls(recorder, *args, **kwargs)` makes the calls of PyTorch's operators where several are needed, or which
-    one depends on the arguments (declared with `as_aten`); `scripted` are the overloads that TorchScript compiles where PyTorch's function
-    is no operator but Python (declared with `in_script`). `aten_backward` is PyTorch's operator for the derivative, or those of overloads by name (see
+    `aten` is PyTorch's operator, with its arguments in its order, where these are not the operator's own name and arguments (see `aten_form`);
+    `aten_calls(recorder, *args, **kwargs)` makes the calls of PyTorch's operators where several are needed, or which one depends on the
+    arguments (declared with `as_aten`); `scripted` are the overloads that TorchScript compiles where PyTorch's function is no operator but
+    Python (declared with `in_script`). `aten_backward` is PyTorch's operator for the derivative, or those of overloads by name (see
     `library.aten.derivatives`)."""
 
     name: str
@@ -121,7 +122,7 @@ class Op:
     impl: Any = None  # the Pointwise, Reduction, ViewOp, Primitive or (of a user's operator) derivative behind it
     aliases: tuple[str, ...] = ()
     doc: str = ""
-    key: str = ""  # what the registry has it under; unique among registered operators
+    key: str = ""  # its key in the registry; unique among registered operators
     overload: str = ""
     source: AnyFunction | None = None  # the function that was declared: names, order and defaults of its arguments
     layout: AnyFunction | None = None
@@ -144,7 +145,7 @@ class Op:
     summed: tuple[str, Any, Any] | None = None
     beside: bool | Callable[..., bool] = False
     kernels: dict[str, AnyFunction] = field(default_factory=dict)
-    chosen: dict[str, AnyFunction] = field(default_factory=dict)  # what the door found in `kernels`, by type of device
+    chosen: dict[str, AnyFunction] = field(default_factory=dict)  # the kernels chosen by `door`, by type of device
     writes: tuple[str, ...] = ()
     unfilled: bool = False
     draws: bool = False
@@ -169,7 +170,7 @@ class Op:
     scripted: tuple[AnyFunction, ...] = ()
     aten_backward: str | tuple[str, ...] | dict[str, str] = ""
     tags: tuple[Any, ...] = ()
-    plain: Op | None = None  # of an in-place form: the operator that returns what it leaves in its first argument
+    plain: Op | None = None  # of an in-place form: the operator that returns the same result in a new tensor
     is_bound: bool = False  # whether tensors have its methods, if it has any (see `binding`)
 
     @classmethod

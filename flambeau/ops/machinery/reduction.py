@@ -183,7 +183,7 @@ class ReductionPlan:
             self.fn(self.geometry, out._storage.ptr, *values)
         elif self.reference is not None and self.nbytes:
             root, combine, final, in_dtypes, acc, shape = self.reference
-            nothing = 0 in shape  # then there is no memory to look at, wherever it would be
+            nothing = 0 in shape  # then there is no memory to read
             arrays = [
                 np.asarray(x)
                 if not isinstance(x, Tensor)

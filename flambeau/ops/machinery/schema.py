@@ -217,7 +217,7 @@ class Schema:
 
 # -- values ---------------------------------------------------------------------------------------------------------------------
 
-# What a schema writes as a number.
+# Types whose values a schema writes as numbers.
 NUMBERED: dict[str, tuple[Any, ...]] = {
     "MemoryFormat": (contiguous_format, preserve_format, channels_last, channels_last_3d),
     "Layout": (strided,),

@@ -125,7 +125,7 @@ class Band:
         taps = int((last - start).max())
         if not (1 <= step <= _MOST_STEPS and 1 <= taps <= _MOST_STEPS and lead >= 0):
             return None
-        # What a window of `taps` sees beyond its own inputs must lie outside.
+        # Inputs of a window of `taps` beyond its own must be outside the line.
         before_ok = (start == self.first) | (self.first == 0)
         after_ok = (start + taps == last) | (last == self.size)
         inside = (self.first >= 0) & (last <= self.size)

@@ -71,7 +71,7 @@ def _conv_grads(
             _bias_grad(g) if needs["bias"] else None,
         )
     if 0 in g._strides and has_internal_overlap(g.shape, g._strides):
-        g = g.contiguous()  # the gradient of a mean or a sum: the library wants every element in a place of its own
+        g = g.contiguous()  # the gradient of a mean or a sum: the library needs every element at an address of its own
     # Of the library's own gradients, the bias's comes with the weight's; alone it is a sum.
     wants = (needs["input"], needs["weight"], needs["bias"] and needs["weight"])
     found = iter(conv_grads(g, input, weight, window, wants) if any(wants) else ())

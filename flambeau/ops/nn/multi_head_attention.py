@@ -141,7 +141,7 @@ def multi_head_attention_forward(
     if is_causal and attn_mask is None:
         raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
     if is_causal and key_padding_mask is None and not need_weights:
-        attn_mask = None  # the hint says what the mask holds
+        attn_mask = None  # the hint describes the mask
     else:
         attn_mask = float_mask(attn_mask, "attn_mask", query.dtype)
         is_causal = False

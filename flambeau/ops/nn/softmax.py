@@ -53,7 +53,7 @@ def _declared(name: str, log_result: bool) -> Any:
 
 
 _softmax, _log_softmax = _declared("softmax", False), _declared("log_softmax", True)
-_softmax_unseen, _log_softmax_unseen = _softmax.unseen, _log_softmax.unseen  # where nobody watches: a call less
+_softmax_unseen, _log_softmax_unseen = _softmax.unseen, _log_softmax.unseen  # without a mode: one call less
 
 
 # -- backward: primitives with derivatives of their own ----------------------------------------------------------------

@@ -116,9 +116,9 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
     if out is self or (grad_mode.enabled and out._autograd is not None) or modes.active:
         view = out.reshape(target)
         if view._base is out and out is not self and out._autograd is None:
-            view._base = None  # nobody else holds it: a leaf may take it over
+            view._base = None  # no other reference exists: a leaf may take it over
         return view
-    out.shape, out._strides = shape, strides  # nobody else holds it yet
+    out.shape, out._strides = shape, strides  # no other reference exists yet
     return out
 
 

@@ -53,7 +53,7 @@ def _border(mode: str, size: int, before: int, after: int) -> Border:
     elif mode == "replicate":
         index = np.clip(place, 0, size - 1)
     else:
-        cut = max(-before, 0)  # negative padding cuts off first; what is left wraps around
+        cut = max(-before, 0)  # negative padding crops first; the rest wraps around
         left = size - cut - max(-after, 0)
         index = cut + (np.arange(out) - max(before, 0)) % max(left, 1)
     low = max(before, 0)

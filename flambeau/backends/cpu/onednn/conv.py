@@ -278,7 +278,7 @@ def _make_forward(
     y_user, x_user, w_user = problem.user(y), problem.user(x), problem.user_weight(w)
     moved = not same_layout(y_user.desc, query(created, dnnl.QUERY_DST))
     if moved and any(step.operand == EACH or step.kind == "accumulate" for step in steps):
-        return None  # the operand lies as y does, but the primitive's result does not
+        return None  # the operand has the layout of y, but the primitive's result does not
     arguments = {
         dnnl.ARG_SRC: build.input(x_user, query(created, dnnl.QUERY_SRC)),
         dnnl.ARG_WEIGHTS: build.input(w_user, query(created, dnnl.QUERY_WEIGHTS)),

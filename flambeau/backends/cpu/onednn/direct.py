@@ -91,7 +91,7 @@ class ResizedProduct(DirectProduct):
         return 0
 
 
-# Words of a table: what sets the number of threads, sizes, steps, and those that say which product it is.
+# Words of a table: the setter of the number of threads, sizes, steps, and those that identify the product.
 SETTER, SIZES, STEPS, KIND = 1, range(6, 9), range(9, 12), (4, 5, 12, 13, 14)
 _ALPHA, _BETA = 13, 14
 

@@ -38,7 +38,7 @@ ONE_THREAD_WORK = 5e5  # multiply-adds
 # with the tables and small objects of its entry. (oneDNN does not tell; measured over thousands of shapes.)
 CODE_SIZE, _REORDER_SIZE, KEY_SIZE = 96 << 10, 24 << 10, 2 << 10
 
-# What a primitive descriptor creation returned: the descriptor's address, or None where oneDNN has no fast code.
+# The result of creating a primitive descriptor: its address, or None if oneDNN has no fast code.
 PrimitiveDesc = int | None
 
 
@@ -279,7 +279,7 @@ class Builder:
         # small work by code of the kind "brgemm" or "brgconv".
         self.hides = work >= ONE_THREAD_WORK
         self.results = 1  # how many of the tensors are written: the first ones
-        self.described: Any = None  # what it computes, for those who know another way
+        self.described: Any = None  # description of the computation, for callers that can replace it
         self.parts = Parts()
         self.keep: list[Any] = []  # what must live until the plan is made
         # Kernels of our own that run before and after the primitives: (native function, number of the user's tensor,

@@ -108,7 +108,7 @@ def backward(
     (dq, made_q), (dk, made_k), (dv, made_v) = (_target(t, heads_of) for t in grads)
     shares, sums = _by_rows(dense((g._bare_alias() * out._bare_alias()).sum(-1))), _by_rows(logs)
     source = k.shape[1]
-    if causal and q.shape[1] < source:  # the last keys are seen by nobody
+    if causal and q.shape[1] < source:  # no row sees the last keys
         for t in (dk, dv):
             fill_raw(t, 0)
     space, other = _space(2, q, k, causal)

@@ -105,7 +105,7 @@ __device__ Pairs pairs(Philox& g) {
 }
 """
 
-# PLACE is where the element goes, VALUE what it becomes of `r`, one of the COUNT numbers that DRAW gives.
+# PLACE is the index of the element, VALUE its value from `r`, one of the COUNT numbers that DRAW returns.
 _LOOP = r"""
 extern "C" __global__ void __launch_bounds__(256) draw({parameters}u64 seed, u64 offset, const u64* held, long long n) {{
   if (held) {{ seed = held[0]; offset += held[1]; }}

@@ -75,6 +75,6 @@ def _(
     if dout is None:
         dout = fill_raw(out.new_empty(out.shape), 0)
     given: list[Any] = [None if t is None else dense(t) for t in (out, dout, dhn, dcn, data, h0, c0, weights, reserve)]
-    given[-1] = given[-1].clone()  # cuDNN writes to it, and somebody may differentiate once more
+    given[-1] = given[-1].clone()  # cuDNN writes to it, and there may be a second backward pass
     found = _network(kind, data, h0, sizes, layers, both, biased)
     found.backward(_at(dx), _at(dh), _at(dc[0]) if dc else 0, _at(dw), *map(_at, given))

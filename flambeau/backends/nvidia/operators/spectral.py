@@ -63,7 +63,7 @@ def _(out: Tensor, A: Tensor, uplo: str) -> None:
 def _singular(S: Tensor, A: Tensor, job: str) -> tuple[Any, Any]:
     """Compute singular values into S; return U and Vh (job "A" or "S"), with the rows and columns that the job requests."""
     *batch, m, n = A.shape
-    turned = m < n  # the library wants tall matrices
+    turned = m < n  # the library requires tall matrices
     a = copied(bare(A).mH if turned else A)
     tall, narrow = max(m, n), min(m, n)
     d, where, info = A.dtype, A.device, new_info(A)
