@@ -5,10 +5,12 @@ from __future__ import annotations
 import copy
 import functools
 import gc
+import os
 import pickle
 import random
 import re
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -50,9 +52,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     configure(config)
+    if sys.dont_write_bytecode and config.getoption("numprocesses", None):
+        _share_bytecode(config)
     if config.getoption("--shuffle") == "anew":
         drawn = getattr(config, "workerinput", {}).get("shuffle") or str(random.randrange(1_000_000))
         config.option.shuffle = drawn
+
+
+def _share_bytecode(config: pytest.Config) -> None:
+    """Keep compiled modules for the processes of this run, in a folder that goes with it, where Python is told to leave none in the tree:
+    tests start hundreds of processes, and compiling this library takes longer than importing it."""
+    folder = tempfile.TemporaryDirectory(prefix="bytecode-", ignore_cleanup_errors=True)
+    config.add_cleanup(folder.cleanup)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = folder.name
+    sys.dont_write_bytecode = False
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -94,10 +108,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
-    order = list(files)
+    order = sorted(files)
     seed = config.getoption("--shuffle")
     if seed is not None:
-        order.sort()
         random.Random(seed).shuffle(order)
     order.sort(key=lambda path: not path.as_posix().endswith(tuple(f"tests/{name}" for name in LONG)))
     items[:] = [item for path in order for item in files[path]]

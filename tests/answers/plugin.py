@@ -60,10 +60,20 @@ def _keep(made: Tape, passed: bool) -> None:
     FOUND.setdefault(file, {})[test] = made.row() if passed and made.answers else None
 
 
+def _in_turn(report: pytest.CollectReport) -> pytest.CollectReport:
+    """Reverse the contents of folders in every other process, so that each compiles tests that the others have not come to yet. The order
+    in which tests run is decided when all are collected."""
+    if int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 2:
+        report.result.reverse()
+    return report
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(
     collector: pytest.Collector,
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    if isinstance(collector, pytest.Directory):
+        return _in_turn((yield))
     if SESSION.mode == "live" or not isinstance(collector, pytest.Module):
         return (yield)
     with tape(collector.nodeid + "::(import)") as made:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import side_by_side
+from all_operators import OWN
 
 import flambeau as torch
 from flambeau.core import modes
@@ -165,11 +166,6 @@ def test_a_second_identical_call_plans_and_compiles_nothing() -> None:
 
 
 # -- what records say ------------------------------------------------------------------------------------------------------
-
-
-OWN = [
-    op for op in OPS.values() if "::" not in op.key
-]  # others are users' (torchvision's), there if a test has loaded them
 
 
 @pytest.mark.parametrize("op", OWN, ids=lambda op: op.key)

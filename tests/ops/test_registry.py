@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 
 import pytest
+from all_operators import OWN
 
 import flambeau
 from flambeau.core.tensor import Tensor
@@ -16,14 +17,9 @@ from flambeau.ops.machinery.primitive import _HEADER_FIELDS, Primitive
 KINDS = {"pointwise", "reduction", "view", "primitive", "composite", "random", "creation"}
 SPACES = {"torch", "nn.functional", "special", "linalg", "fft", "Tensor"}
 OF_OPS = {"quantized", "_quantized", "onednn"}  # torch.ops.quantized, ...
-assert flambeau.ops.quantized.linear_prepack  # declares its room's operators, whatever ran before
-
-OWN = [
-    op for op in OPS.values() if "::" not in op.key
-]  # others are users' (torchvision's), there if a test has loaded them
 PUBLIC = [op for op in OWN if op.namespaces or op.method is not None]
-POINTWISE = [op for op in OPS.values() if isinstance(op.impl, Pointwise)]
-PRIMITIVE = [op for op in OPS.values() if isinstance(op.impl, Primitive)]
+POINTWISE = [op for op in OWN if isinstance(op.impl, Pointwise)]
+PRIMITIVE = [op for op in OWN if isinstance(op.impl, Primitive)]
 
 
 def names(ops: list) -> list[str]:
