@@ -77,3 +77,14 @@ def test_every_equivalent_change_names_a_line_that_exists() -> None:
     for (file, line, before, _), why in equivalent_mutants.EQUIVALENT.items():
         lines = [text.strip() for text in mutants.source(f"flambeau/{file}").splitlines()]
         assert line in lines and before.strip() in line and why, (file, line)
+
+
+def test_without_a_map_of_its_room_a_change_meets_all_tests_of_the_room() -> None:
+    change = mutants.Change("flambeau/onnx/forms/recurrent.py", 0, "0", "1", 30, "_layer", (20, 40))
+    known = line_map.LineMap()
+    chosen = [test for selection in mutants.mapped(change, known) for test in selection]
+    assert {str(f.relative_to(mutants.ROOT)) for f in (mutants.ROOT / "tests/onnx_files").glob("test_*.py")} <= set(
+        chosen
+    )
+    known.add("tests/nn/test_layers.py::test", 0.1, ["flambeau/onnx/forms/recurrent.py:3"])
+    assert len([*mutants.mapped(change, known)]) == 1

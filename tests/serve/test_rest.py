@@ -85,6 +85,9 @@ def test_more_of_the_path_is_a_header(client: Client):
 
 def test_query_is_data_in_the_older_forms(client: Client):
     assert client.ask("POST", "/facts/predict?a=1&b=22", b"x").json()["sizes"] == {"a": 1, "b": 2, "body": 1}
+    invoked = client.ask("POST", "/invocations?model_name=facts&a=1", b"x").json()
+    assert invoked["sizes"] == {"model_name": 5, "a": 1, "body": 1}
+    assert client.ask("POST", "/predictions/facts?a=1", b"x").json()["sizes"] == {"body": 1}
 
 
 def test_errors_of_inference(client: Client):
