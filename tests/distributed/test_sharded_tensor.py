@@ -160,3 +160,27 @@ def test_quantized_safetensors_are_read_as_in_pytorch(tmp_path):
     numbers = values[torch.stack([packed % 16, packed // 16], -1)].flatten(-2)
     whole = (numbers * 2.0 ** (tensors["b_scales"].float() - 127).unsqueeze(-1)).flatten(-2)
     assert ours["b_blocks"].tolist() == whole.tolist()
+
+
+def test_quantized_safetensors_are_numbers_times_the_scales_of_their_blocks(tmp_path):
+    flambeau.manual_seed(0)
+    tensors = {
+        "a.weight": flambeau.randn(6, 10).to(flambeau.float8_e4m3fn),
+        "a.weight_scale_inv": flambeau.rand(2, 3),
+        "b_blocks": flambeau.randint(0, 256, (2, 3, 4, 8), dtype=flambeau.uint8),
+        "b_scales": flambeau.randint(120, 132, (2, 3, 4), dtype=flambeau.uint8),
+        "c": flambeau.randn(3),
+    }
+    flambeau.safetensors.save_file(tensors, tmp_path / "model.safetensors")
+    index = {"weight_map": dict.fromkeys(tensors, "model.safetensors")}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    found = {"a.weight": flambeau.zeros(6, 10), "b_blocks": flambeau.zeros(2, 3, 64), "c": flambeau.zeros(3)}
+    dcp.load(found, storage_reader=QuantizedHuggingFaceStorageReader(str(tmp_path), block_size=4), no_dist=True)
+    scales = tensors["a.weight_scale_inv"].repeat_interleave(4, 0)[:6].repeat_interleave(4, 1)[:, :10]
+    assert flambeau.equal(found["a.weight"], tensors["a.weight"].float() * scales)
+    assert flambeau.equal(found["c"], tensors["c"])
+    values = flambeau.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
+    packed = tensors["b_blocks"].long()
+    numbers = values[flambeau.stack([packed % 16, packed // 16], -1)].flatten(-2)
+    whole = numbers * 2.0 ** (tensors["b_scales"].float() - 127).unsqueeze(-1)
+    assert flambeau.equal(found["b_blocks"], whole.flatten(-2))

@@ -208,3 +208,21 @@ def test_what_a_derivative_needs_is_copied_before_it_is_overwritten() -> None:
         return fl.autograd.grad((z * z).sum(), w)[0]
 
     rewritten(f, fl.randn(4, 6), states=[w])
+
+
+@pytest.mark.parametrize(
+    "shape, order, count",
+    [
+        ((4, 3, 2, 5), (0, 2, 1, 3), 1),  # heads of attention
+        ((4, 3, 5), (1, 0, 2), 1),
+        ((4, 3, 2, 5), (2, 0, 1, 3), 1),
+        ((40, 30), (1, 0), 2),  # rows become columns: neighbours would be far apart
+        ((4, 30, 20), (0, 2, 1), 2),
+    ],
+)
+def test_dimensions_that_are_exchanged_are_walked_in_one_order(shape: tuple, order: tuple, count: int) -> None:
+    def f(x):  # noqa: ANN001, ANN202
+        return x * 2, x.view(shape).permute(order).contiguous() + 1
+
+    _, program = rewritten(f, fl.randn(fl.Size(shape).numel()))
+    assert len(launches(program)) == count
