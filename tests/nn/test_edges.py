@@ -50,3 +50,14 @@ def test_a_gradient_of_another_dtype_is_converted_to_that_of_its_leaf():
     Doubled.apply(leaf).sum().backward()
     assert leaf.grad.dtype is flambeau.float32
     assert leaf.grad.tolist() == [2, 2, 2]
+
+
+def test_statistics_of_old_checkpoints_are_refused_by_instance_norm_in_words_of_their_own():
+    kept = flambeau.nn.InstanceNorm2d(2, track_running_stats=True).state_dict()
+    for version, message in (
+        ({}, 'Unexpected running stats buffer\\(s\\) "running_mean" and "running_var" for InstanceNorm2d'),
+        ({"version": 2}, 'Unexpected key\\(s\\) in state_dict: "running_mean", "running_var", "num_batches_tracked"'),
+    ):
+        kept._metadata[""] = version
+        with pytest.raises(RuntimeError, match=message):
+            flambeau.nn.InstanceNorm2d(2).load_state_dict(kept)
