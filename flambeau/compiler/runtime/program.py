@@ -1,34 +1,34 @@
-"""A graph made runnable: every buffer has a place, every native call a block of arguments, and the driver runs them all.
+"""Executable form of a graph: every buffer has an address, every native call a block of arguments, and the driver runs them all.
 
 Buffers of the function's own are in one arena, where those with disjoint lifetimes share memory. Words that differ in every call (addresses
 of arguments and results, numbers of optimizers) are written into the blocks by the driver before the first step.
 
-Another way of running the steps, such as one captured CUDA graph, takes this class's place. It is made and used like this:
+Other executors, such as a captured CUDA graph, have the same interface:
 
     Program(graph, arguments, results)
-        graph       a `StepGraph`: `steps` in order (`Launch`, `Test`, `Call`) over `buffers`, which say by `source` whose memory
-                    they are; `updates`, whose `prologue` turns an optimizer's options and step counts into the `Number`s among the
+        graph       a `StepGraph`: `steps` in order (`Launch`, `Test`, `Call`) over `buffers`, whose `source` says who owns
+                    the memory; `updates`, whose `prologue` turns an optimizer's options and step counts into the `Number`s among the
                     arguments of launches; `generators`, whose engines launches use, and `draws`, all that random numbers come from
         arguments   {buffer: (position of the argument it belongs to, bytes from the buffer's start to that tensor's first element)}
         results     the buffer that goes into each storage of `made`, in order; -1 for a storage without memory
     run(tensors, made, options)
         tensors     the arguments: anything with `_storage`, `_offset` and `dtype`; their layouts are those of the recorded call
         made        storages for the results, which the caller keeps
-        options     for each update, the options of its optimizer as they are now
-        Every step runs, in order, and nothing is left to do afterwards. Raises `Stale` before anything has changed where the
-        program does not fit this call, and what an operator would raise where a `Test` finds a number that is not zero.
+        options     for each update, the current options of its optimizer
+        Runs every step, in order. Raises `Stale`, before anything has changed, if the program does not fit this call, and the
+        operator's error if a `Test` finds a number that is not zero.
     place(made, which)
-                    some results go into these storages from now on, unless a run says otherwise
-    rest()          gives memory of the program's own back to the system until the next run, if it can
-    changed         which storages of `made` are others than in the last run; None if any may be. To be used or not
-    rehearsal       where this is a function, it runs the steps of the program: see `stepwise`
+                    store some results in these storages from now on, unless a run is given others
+    rest()          return the program's own memory to the system until the next run, if possible
+    changed         which storages of `made` differ from those of the last run; None if any may. Optional information
+    rehearsal       a function that runs the steps of the program (see `stepwise`), or None
     sends           whether it exchanges messages with other processes
     graph, segments, arena_size, bytes, offsets, in_place, only
-                    what `show` tells and `recorded` asks: `segments` are the runs between calls through Python, `only` is the one
-                    segment of a program that makes no such call, `offsets` the buffers that are in the arena, `in_place` those of
-                    them that take the place of one that a step reads for the last time, `bytes` what is touched
+                    read by `show` and `recorded`: `segments` are the runs of steps between calls through Python, `only` is the one
+                    segment of a program without such calls, `offsets` the buffers in the arena, `in_place` those of them that
+                    reuse the memory of a buffer that a step reads for the last time, `bytes` the size of the memory touched
 
-Whoever makes a program has recorded the graph on one device, and guards it (`recorded`): a program need not look at its arguments."""
+The graph is recorded on one device, and `recorded` guards each call: a program need not check its arguments."""
 
 from __future__ import annotations
 

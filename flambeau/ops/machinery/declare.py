@@ -177,16 +177,16 @@ def declare_primitive(
 ) -> Any:
     """Declare an operator with kernels of its own and derivative rules `grads` (see ops.machinery.primitive).
 
-    A function that returns a `NewTensor` or `NewTensors` is a layout rule: it says what the results look like (see `Op`) and touches
-    no memory, and kernels are declared with `@operator.on("cpu")` or, made of compiled kernels, `@operator.on("any")`. A rule that
-    several operators share is given as `layout`; then `fn` is only their signature and description.
-    `saves` names results at the end of the list that are kept for the derivative and not returned, `keeps` some that are
-    returned too, by their positions; `returns` makes what the user gets of the list of the others. Kernels are not called for
-    results without elements, unless it `runs_empty`; nor where tensors it `sums` over have none, where all results are zero. `shortcut` has the operator's arguments and may give the whole result at once,
-    or None: for what kernels remember of earlier calls. The rule of an operator that is `planned` gives (shape, dtype, device,
-    strides or None, plan) after it has checked the devices, and its kernels are `kernel(out, plan, *args)`. Without `layout`, an
+    A function that returns a `NewTensor` or `NewTensors` is a layout rule: it returns the layout of the results (see `Op`) without touching
+    memory, and kernels are declared with `@operator.on("cpu")` or, if they call compiled kernels, `@operator.on("any")`. A rule that
+    several operators share is passed as `layout`; then `fn` is only their signature and description.
+    `saves` names results at the end of the list that are saved for the derivative and not returned, `keeps` saved ones that are also
+    returned, by position; `returns` converts the list of the others to the value that users get. Kernels are not called for results without
+    elements, unless it `runs_empty`; nor if tensors it `sums` over have none: all results are zero then. `shortcut(*args)` may return the
+    whole result, from data that kernels cached in earlier calls, or None. The rule of an operator that is `planned` returns (shape, dtype,
+    device, strides or None, plan) after it has checked the devices, and its kernels are `kernel(out, plan, *args)`. Without `layout`, an
     operator that `writes` changes its first argument and returns it, and the kernels of one that `reads_values` make and return
-    its results. `declared` are faces (see `_declare`) and other fields of the record."""
+    its results. `declared` are other forms (see `_declare`) and other fields of the record."""
     described = fn.__annotations__.get("return")
     if layout is None and described in ("NewTensor", "NewTensors"):
         layout = fn

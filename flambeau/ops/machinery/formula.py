@@ -68,13 +68,13 @@ class Pointwise:
 
     `rule` gives the dtypes (ops.dtype_rules); `kinds` says which the kernel takes: b(ool), i(nteger), f(loat), c(omplex),
     and `kernel` is its name in messages. `numbers` are the operands that may be Python numbers (default: all but the
-    first; with `only_numbers` there need be no tensor at all). `check(op, operands[, params])` runs once per plan, so it may ask
-    numbers for their types only. What runs before every call: `guard(compute, operands)` returns None or a function of the values, and
-    the numbers in `fits` must be within the dtype of the computation.
-    `grad(g, *operands, *params, out)` replaces the automatic derivative; departures from the rules are `quirks`."""
+    first; with `only_numbers` no operand need be a tensor). `check(op, operands[, params])` runs once per plan, so it may depend on the
+    types of numbers only. Before every call, the function of the values that `guard(compute, operands)` returns is called, unless that is
+    None, and the numbers in `fits` must be in the range of the dtype of the computation.
+    `grad(g, *operands, *params, out)` replaces the automatic derivative; exceptions from the rules are `quirks`."""
 
-    unrecorded = False  # whether autograd takes no notice of the in-place form, not even for leaves
-    adapt: AnyFunction | None = None  # a last change of the operands before they are planned for
+    unrecorded = False  # whether autograd ignores the in-place form, even for leaves
+    adapt: AnyFunction | None = None  # changes the operands before a plan is made for them
     exact_out = False  # whether out= must have the result's dtype
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Departures of an operator from the rule, made only because PyTorch's operator departs from it."""
+"""Exceptions from the general rules of operators, needed only to match PyTorch."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Quirks:
-    """Option `quirks=Quirks(...)` of a declaration, for everything that only PyTorch explains.
+    """Option `quirks=Quirks(...)` of a declaration: exceptions needed only to match PyTorch.
 
-    `label` is the name of the autograd node (or makes it from the call; of a reduction two, the second for dim=), `inplace_label` that of the in-place form, and
-    `saved_as_input` says that the node shows its first operand as `_saved_input` instead of `_saved_self`. `former` names the
-    numbers that stood among the tensors in PyTorch's former signature.
+    `label` is the name of the autograd node, or a function that returns it for a call, or for a reduction two names, the second for dim=;
+    `inplace_label` is that of the in-place form. `saved_as_input`: the node's first operand is its attribute `_saved_input`, not `_saved_self`.
+    `former` names the numbers that PyTorch's former signature had between the tensors.
 
     Kernels for 16-bit numbers read the operands in `unrounded` in full precision where they are numbers or tensors without
     dimensions; all others are rounded to the dtype of the computation first. `rounds_on_host`: the CPU rounds those as well, unless
-    the call has parameters. `exact_with_number`: no step is rounded where the second
-    operand is a number. `numbers_apart`: a number is not taken as a tensor without dimensions, which shows in the strides of
-    dimensions of size 1 (see plan.result_strides); "first" if that holds for the first operand only. `wide_numbers` names numbers that need
-    only fit float32 beside 16-bit tensors.
+    the call has parameters. `exact_with_number`: no step is rounded if the second operand is a number. `numbers_apart`: a number is not
+    treated as a tensor without dimensions, which changes the strides of dimensions of size 1 (see plan.result_strides); "first" if that
+    holds for the first operand only. `wide_numbers` names numbers that need only fit float32 if the tensors have 16 bits.
 
-    `unasked`: a function about its argument being a tensor or not, or one that makes tensors: a `__torch_function__` is not asked.
-    `asked_with(args)`: the positional arguments that a `__torch_function__` is given, where PyTorch brings them into one form first.
-    `inplace_function`: whether the in-place form is a function too, `torch.relu_`. By default, if there is one tensor operand."""
+    `unasked`: `__torch_function__` is not called, as for functions that make tensors or test whether their argument is one.
+    `asked_with(args)` returns the positional arguments for `__torch_function__`, where PyTorch normalizes them first.
+    `inplace_function`: whether the in-place form is also a function, such as `torch.relu_`; by default, if there is one tensor operand."""
 
     label: str | tuple[str, ...] | Callable[..., Any] | None = None
     inplace_label: str | None = None
