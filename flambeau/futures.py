@@ -114,7 +114,7 @@ class Future(Generic[T]):
         def run(future: Future[T]) -> None:
             try:
                 result = callback(future)
-            except Exception as problem:  # it belongs to whoever waits for the new future
+            except Exception as problem:  # raised in the thread that waits for the new future
                 after.set_exception(problem)
             else:
                 after.set_result(result)

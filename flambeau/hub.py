@@ -235,7 +235,7 @@ def _hubconf(repository: str) -> Iterator[ModuleType]:
     """Context manager: import the repository's hubconf.py, with the files next to it importable."""
     path = os.path.join(os.path.abspath(os.path.expanduser(repository)), "hubconf.py")
     if not os.path.exists(path):
-        raise FileNotFoundError(f"{path} is not there: a hub repository has a hubconf.py at its top")
+        raise FileNotFoundError(f"{path} does not exist: a hub repository has a hubconf.py at its top")
     spec = importlib.util.spec_from_file_location("hubconf", path)
     assert spec is not None and spec.loader is not None
     with _on_path(os.path.dirname(path)):

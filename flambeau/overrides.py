@@ -186,7 +186,7 @@ _NAMESPACES = (
     ("torch.special", "special"),
 )
 
-# Functions without a tensor among their arguments: there is nobody to ask.
+# Functions without a tensor among their arguments: there is nothing to dispatch to.
 _IGNORED = [
     "arange", "autocast_decrement_nesting", "autocast_increment_nesting", "bartlett_window", "blackman_window",
     "can_cast", "complex", "empty", "empty_permuted", "empty_strided", "eye", "from_file", "from_numpy",

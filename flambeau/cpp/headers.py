@@ -3,7 +3,7 @@
 python -m flambeau.cpp.headers            # write them again, after an operator was added or changed
 python -m flambeau.cpp.headers --check    # fails if they are not up to date
 
-Each is a few words: which operator, and its arguments. What runs is the record's public function, found at the first call.
+Each names an operator and its arguments. The record's public function runs, looked up at the first call.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class graph:
         try:
             self.cuda_graph.capture_end()
         except RuntimeError:
-            if exc[0] is None:  # the error that ended the block tells more
+            if exc[0] is None:  # the error that ended the block is more informative
                 raise
         finally:
             self.stream_ctx.__exit__(*exc)

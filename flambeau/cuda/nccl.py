@@ -21,7 +21,7 @@ def version() -> tuple[int, ...]:
 
 
 def is_available(tensors: Sequence[Any]) -> bool:
-    """Return whether NCCL can work on these tensors: each dense, contiguous and on a GPU of its own."""
+    """Return whether NCCL can work on these tensors: dense, contiguous and each on a different GPU."""
     if not nccl_engine.available():
         warnings.warn("PyTorch is not compiled with NCCL support", stacklevel=2)
         return False

@@ -44,7 +44,7 @@ class AsyncCollectiveTensor(Tensor):
         work = self._work
         if work is None:
             return super()._bare_alias()
-        self._work = None  # nobody waits while the header is copied
+        self._work = None  # copying the header does not wait
         alias = AsyncCollectiveTensor._make_subclass(AsyncCollectiveTensor, self)
         self._work = alias._work = work
         return alias

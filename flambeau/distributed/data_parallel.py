@@ -36,7 +36,7 @@ class DistributedDataParallel(Module, Joinable):
     >>> loss(model(x), y).backward()      # gradients travel while the backward pass still runs
     """
 
-    module: Any  # of the type that was wrapped, which a checker cannot know
+    module: Any  # of the wrapped module's type, which a checker cannot infer
     _active_ddp_module: DistributedDataParallel | None = None
 
     def __init__(

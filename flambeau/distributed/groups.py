@@ -154,7 +154,7 @@ def init_process_group(
         return
     try:
         _start_mpi(pg)
-        store.barrier("everybody is there", world_size, limit)  # after it, nobody needs the store for this any more
+        store.barrier("everybody is there", world_size, limit)  # after it, the store is no longer needed for this
     except BaseException:
         _forget_all()
         raise

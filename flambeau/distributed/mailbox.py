@@ -115,7 +115,7 @@ class Mailbox:
                 sender, tag, nbytes = _HEADER.unpack(_receive_into(connection, bytearray(_HEADER.size)))
                 self._take(connection, sender, tag, nbytes)
         except (OSError, EOFError):
-            pass  # the sender is gone; who waits for it finds that out
+            pass  # the sender is gone; pending receives will notice
         finally:
             connection.close()
 
@@ -197,7 +197,7 @@ class Mailbox:
                 data = (ctypes.c_char * memory.nbytes).from_address(memory.address or 1) if memory.nbytes else b""
                 connection.sendall(_HEADER.pack(self.rank, tag, memory.nbytes))
                 connection.sendall(data)
-            except Exception as error:  # it belongs to whoever waits for this message
+            except Exception as error:  # raised in the thread that waits for this message
                 name = self.engine.ranks[peer]
                 problem = DistBackendError(f"send to rank {name} failed: Connection closed by peer: {error}")
                 future.set_exception(problem)

@@ -83,7 +83,7 @@ class MpiEngine:
     ) -> None:
         start = now = looked = time.monotonic()
         while not done():
-            # MPI goes on only while somebody looks, and a large message has many stages: long pauses would add up.
+            # MPI makes progress only when it is polled, and a large message has many stages: long pauses would add up.
             waited = now - start
             if waited < _ATTENTIVE:
                 os.sched_yield()

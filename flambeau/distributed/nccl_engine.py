@@ -80,7 +80,7 @@ def version() -> tuple[int, int, int]:
     """Return NCCL's version, (2, 28, 9) for 2.28.9."""
     number = _int()
     if load().ncclGetVersion(ctypes.byref(number)) != _SUCCESS:
-        raise DistBackendError("NCCL does not tell its version")
+        raise DistBackendError("NCCL does not report its version")
     major, rest = divmod(number.value, 10000)
     return major, rest // 100, rest % 100
 

@@ -29,7 +29,7 @@ observers: list[
 ] = []  # called with name, shapes, begin and end of every operation
 
 
-_DONE = Work(what="done")  # for whoever has waited, and asks no more
+_DONE = Work(what="done")  # the work of an operation that has completed
 _DONE.get_future().set_result([])
 
 
@@ -154,7 +154,7 @@ class OrderedGroup:
     def _run(
         self, what: str, function: Callable[[Any], Any], results: list, tensors: Sequence[Tensor], wait: bool
     ) -> Work:
-        """Run function(engine), now or in its turn; return its Work."""
+        """Run function(engine), now or after the operations before it; return its Work."""
         if self._closed:
             raise RuntimeError(f"{what}: this process group was destroyed")
         if watching.active:
@@ -209,7 +209,7 @@ class OrderedGroup:
             try:
                 with self._order:
                     operate()
-            except Exception as problem:  # it belongs to whoever waits
+            except Exception as problem:  # raised in the thread that waits
                 with self._counting:
                     self._unfinished -= 1
                 future.set_exception(problem)

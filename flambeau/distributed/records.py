@@ -89,7 +89,7 @@ def collective(method: str, writes: str = "") -> Callable[[Callable], Any]:
 
         def run(*args: Any) -> None:
             if watching.active:
-                watching.tell_looked()  # the engine reads and writes memory by itself
+                watching.tell_looked()  # the engine accesses memory directly
             begin(*args, _wait=True)
 
         def run_start(*args: Any) -> None:

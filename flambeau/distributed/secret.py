@@ -45,7 +45,7 @@ def _from_file(path: Path) -> bytes:
         with os.fdopen(descriptor, "wb") as file:
             file.write(os.urandom(32))
         try:
-            os.link(draft, path)  # whoever comes first wins, and nobody ever sees half a key
+            os.link(draft, path)  # the first process wins, and no process ever sees half a key
         except FileExistsError:
             pass
         finally:
@@ -101,7 +101,7 @@ def introduce(connection: socket.socket, secret: bytes) -> None:
             f"the store refused this process: it has another secret. Set {VARIABLE} to the same value on every machine"
         ) from None
     if not hmac.compare_digest(answer, _proof(secret, b"server", mine, asked)):
-        raise DistNetworkError("what answers at this address does not know the secret of this job")
+        raise DistNetworkError("the server at this address does not know the secret of this job")
 
 
 class Listener:

@@ -324,7 +324,7 @@ class FileStore(Store):
         refuse_planted(self.path, "a store of ranks")
         with self._locked():
             pass  # the file exists from now on
-        refuse_planted(self.path, "a store of ranks")  # nor has anybody put it there meanwhile
+        refuse_planted(self.path, "a store of ranks")  # nor has another process created it meanwhile
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[Any]:

@@ -243,7 +243,7 @@ class TCPStore(Store):
         try:
             yield connection
         except BaseException:
-            connection.close()  # whatever is still on its way through it belongs to nobody
+            connection.close()  # data still in flight on it has no receiver any more
             raise
         self._free.append(connection)
 

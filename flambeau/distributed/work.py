@@ -103,7 +103,7 @@ class _OnWait(Future):
             return
         try:
             value = fetch()
-        except Exception as problem:  # it belongs to whoever waits
+        except Exception as problem:  # raised in the thread that waits
             self.set_exception(problem)
         else:
             self.set_result(value)

@@ -166,7 +166,7 @@ class MixtureSameFamilyConstraint(_OnBase):
 
 
 class _Joined(Constraint):
-    """Constraint made of several regions side by side along one dimension."""
+    """Constraint of several regions side by side along one dimension."""
 
     def __init__(self, cseq: Sequence[Constraint], dim: int = 0) -> None:
         self.cseq, self.dim = list(cseq), dim

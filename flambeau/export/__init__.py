@@ -57,7 +57,7 @@ def export(
     given = kwargs or {}
     missing = set(preserve_module_call_signature) - {path for path, _ in mod.named_modules()}
     if missing:
-        raise ValueError(f"preserve_module_call_signature names modules that there are none of: {sorted(missing)}")
+        raise ValueError(f"preserve_module_call_signature names modules that do not exist: {sorted(missing)}")
     if isinstance(dynamic_shapes, (AdditionalInputs, ShapesCollection)):
         dynamic_shapes = dynamic_shapes.dynamic_shapes(mod, args, given)
     found, sizes = trace(mod, args, given, dynamic_shapes, tuple(preserve_module_call_signature))

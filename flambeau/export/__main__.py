@@ -116,7 +116,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _export(options: argparse.Namespace, targets: list[str], inputs: tuple, say: Callable[[str], None]) -> None:
     say(f"loading {options.model}")
     model = _load(options.model)
-    if options.library != _BESIDE:  # a library beside an archive knows in which mode that was saved
+    if options.library != _BESIDE:  # a library next to an archive records in which mode that was saved
         model = model.eval()
     elif not isinstance(model, flambeau.jit.ScriptModule):
         raise RuntimeError(f"{options.model} is no TorchScript archive: name a folder (--library FOLDER)")

@@ -176,7 +176,7 @@ def _retrace(
         copied.meta = dict(node.meta)
         if isinstance(value, Tensor):
             reader.track(recorder.know(value), copied)
-            if value.shape == node.meta["val"].shape:  # the original knows whether it requires grad
+            if value.shape == node.meta["val"].shape:  # the original has the requires_grad flag
                 copied.meta["val"] = node.meta["val"]
     with flambeau.no_grad(), recorder:
         outputs = _Retracer(module, recorder).run(*inputs, enable_io_processing=False)

@@ -192,7 +192,7 @@ class GraphModule(Module):
     __jit_unused_properties__ = ["graph", "_boxed_call"]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> GraphModule:
-        # Each instance has a forward of its own, so each has a class of its own.
+        # Each instance has its own forward, and therefore its own class.
         public = next(t for t in cls.__mro__ if t.__qualname__.split(".")[-1] != "GraphModuleImpl")
 
         class GraphModuleImpl(public):  # type: ignore[misc, valid-type]

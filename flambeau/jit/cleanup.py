@@ -53,7 +53,7 @@ def normalize(block: Block) -> None:
 
 
 def lower_tuples(block: Block) -> None:
-    """Use the elements of a tuple that is made and taken apart in the same program."""
+    """Replace reads of a tuple that is built in the same program by its elements."""
     for node in list(block.nodes_):
         for inner in node.blocks_:
             lower_tuples(inner)

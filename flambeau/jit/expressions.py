@@ -283,7 +283,7 @@ class Expressions:
             return (
                 MethodValue(value, ["__contains__"]).call(place, self, [Named(item, place)], []).as_value(place, self)
             )
-        if value.type is T.STRING and item.type is T.STRING:  # archives know no operator for it
+        if value.type is T.STRING and item.type is T.STRING:  # archives have no operator for it
             found = self.builtin(place, "aten::find", [value, item])
             return self.builtin(place, "aten::ge", [found, self.constant(0, T.INT, place)])
         if isinstance(value.type, T.TupleType):

@@ -274,7 +274,7 @@ def _enter(program: Program, node: Node, ins: list[int]) -> Step:
     return step
 
 
-# Contexts that objects of compiled classes stand for: what the classes' methods do is done here.
+# Contexts represented by objects of compiled classes: the methods of those classes are implemented here.
 _CONTEXTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "__torch__.torch.amp.autocast_mode.autocast": lambda slots: torch.autocast(
         slots["device"], dtype=operators.dtype_of(slots["fast_dtype"]), enabled=slots["_enabled"]

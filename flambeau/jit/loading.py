@@ -84,7 +84,7 @@ class Loader:
             if isinstance(kind, T.ClassType):
                 for method in list(kind.methods.values()):
                     method.ensure()
-                    method.definition = None  # long code is a large tree, and nobody asks for it again
+                    method.definition = None  # long code is a large tree that is not needed again
         self.files.clear()
         return made
 

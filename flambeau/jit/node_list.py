@@ -46,7 +46,7 @@ class NodeList(Generic[Node]):
         self.insert(node, None, self.first)
 
     def remove(self, node: Node) -> None:
-        """Remove a node. It keeps its former neighbours, so that a loop over the list can go on."""
+        """Remove a node. It keeps its former neighbours, so that a loop over the list can continue."""
         if node.preceding is None:
             self.first = node.following
         else:

@@ -34,7 +34,7 @@ class Writer:
 
     def __init__(self, mention: Callable[[Any], None], storages: list[tuple[Any, int]] | None = None):
         self.out = io.BytesIO()
-        self.mention = mention  # told of every class that the pickle names
+        self.mention = mention  # called with every class that the pickle names
         self.storages = [] if storages is None else storages  # (storage, element size)
         self.memo: dict[int, int] = {}
         self.alive: list[Any] = []
@@ -283,7 +283,7 @@ class Tagged:
 
 def _listed(value: Any) -> list:
     if not isinstance(value, list):
-        raise pickle.UnpicklingError("corrupt archive: a list that is none")
+        raise pickle.UnpicklingError("corrupt archive: a list was expected")
     return value
 
 
@@ -316,7 +316,7 @@ class Reader(RestrictedUnpickler):
 
     def _constructor(self, function: Any, args: Any) -> Any:
         if any(function is known for known in _CALLED) or _is_pickled(function):
-            return None  # called as it is: it only keeps what it is given
+            return None  # called directly: it only stores its arguments
         return super()._constructor(function, args)
 
     def load_build(self) -> None:

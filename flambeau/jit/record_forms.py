@@ -119,7 +119,7 @@ class _Writer:
             return [self._own(part.id, arguments[0])]
         if isinstance(part, ast.Call):
             return [self._converted(part, arguments[0])]
-        # What a file says of cuDNN is meant for whoever runs it: allowed.
+        # The cuDNN flag in a file is for the program that runs it: allowed.
         return ["True" if arguments[0].name.startswith("cudnn_enable") else ast.unparse(part)]
 
     def _several(self, call: Any) -> list[str]:

@@ -90,7 +90,7 @@ def schemas_of(name: str) -> Sequence[Schema]:
 
 
 def symbol_of(op: Any) -> str:
-    """Return the name of an operator in graphs: one of aten, or of a namespace of its own."""
+    """Return the name of an operator in graphs: in `aten`, or in the operator's own namespace."""
     own = op.name if "::" in op.name else f"{op.namespaces[0]}::{op.name}" if op.namespaces else ""
     return own if schemas_of(own) else f"aten::{op.name}"
 

@@ -1,1 +1,1 @@
-"""`torch.numa`: how workers may be bound to parts of a machine."""
+"""`torch.numa`: options for binding workers to parts of a machine."""

@@ -17,7 +17,7 @@ class AffinityMode(str, Enum):
 
 @dataclass(frozen=True)
 class NumaOptions:
-    """A wish of a launcher's: the mode, and whether a worker that cannot be bound runs unbound."""
+    """Binding that a launcher requests: the mode, and whether a worker that cannot be bound runs unbound."""
 
     affinity_mode: AffinityMode
     should_fall_back_if_binding_fails: bool = False

@@ -180,7 +180,7 @@ class Builder:
         return tuple(node.outputs)
 
     def value(self, given: Any) -> Any:
-        """Return a value as it is, and a Python number or a tensor as a constant."""
+        """Convert a Python number or a tensor to a constant; return values unchanged."""
         if isinstance(given, Absent):
             raise NotImplementedError(given.why)
         if given is None or isinstance(given, Value):

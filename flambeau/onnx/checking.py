@@ -11,7 +11,7 @@ _MOST_NODES = 1_000_000  # that run when all functions have been called
 _DEEPEST = 100  # functions that call each other
 
 Name = tuple[str, str]  # of a function: domain and name
-_WHOLE = ("", "")  # stands for the graph itself
+_WHOLE = ("", "")  # key of the graph itself
 
 
 class InvalidFile(OnnxExporterError):

@@ -197,7 +197,7 @@ class ScriptReader:
                 branches[i] = (inner, self._inside(inner, lambda b=node.blocks_[i]: self._branch(b, known)))
             except Raises:
                 continue
-        if branches[0] is None or branches[1] is None:  # an assertion: what does not raise goes on
+        if branches[0] is None or branches[1] is None:  # an assertion: the branch that does not raise continues
             return self._branch(node.blocks_[1 if branches[0] is None else 0], known)
         for inner, results in branches:  # type: ignore[misc]
             self._give(inner, results)

@@ -101,7 +101,8 @@ class ONNXProgram:
         keep_initializers_as_inputs: bool = False,
         external_data: bool | None = None,
     ) -> None:
-        """Write the model to a file (or a file object). With `external_data`, and always above 2 GB, large tensors go to a file beside it."""
+        """Write the model to a file (or a file object). With `external_data`, and always above 2 GB, large tensors go to a separate
+        file."""
         onnx = onnx_package()
         model = self.model_proto
         if keep_initializers_as_inputs or not include_initializers or external_data:
@@ -122,7 +123,7 @@ class ONNXProgram:
         if (external_data and large >= _EXTERNAL_FROM) or large > 1.8e9:
             beside = os.path.basename(path) + ".data"
             if os.path.exists(f"{path}.data"):
-                os.remove(f"{path}.data")  # onnx appends to what is there
+                os.remove(f"{path}.data")  # onnx appends to an existing file
             onnx.save_model(model, path, save_as_external_data=True, location=beside, size_threshold=_EXTERNAL_FROM)
         else:
             onnx.save_model(model, path)

@@ -131,7 +131,7 @@ class LBFGS(Optimizer):
         direction = state["d"]
         if group["line_search_fn"] is None:
             self._move(state["t"], direction)
-            if last:  # nobody will look at the loss there
+            if last:  # the loss there is not used
                 return loss, gradient, 0
             return float(evaluate()), self._flat_gradient(), 1
         if group["line_search_fn"] != "strong_wolfe":

@@ -12,7 +12,7 @@ class PackagingErrorReason(Enum):
     """Reason for which a module cannot be in a package."""
 
     IS_EXTENSION_MODULE = (
-        "Module is a C extension module. torch.package supports Python modules only."  # and tells what to do with it
+        "Module is a C extension module. torch.package supports Python modules only."  # and how it is handled
     )
     NO_DUNDER_FILE = "Module had no __file__ defined."
     SOURCE_FILE_NOT_FOUND = (

@@ -230,7 +230,7 @@ class _Allocations:
     A block has its own id. A tensor whose memory was changed (by `set_` or `resize_`) joins its old and new blocks."""
 
     def __init__(self) -> None:
-        self._at: dict[int, int] = {}  # the piece that lies at an address now
+        self._at: dict[int, int] = {}  # the block that is at an address now
         self._seen: dict[int, int] = {}  # the piece in which a tensor was seen last
         self._joined: dict[int, int] = {}
         self._count = 0

@@ -138,7 +138,7 @@ class FlopCounterMode:
     def _rows(self, module: str, total: int) -> list[tuple[str, str, str]]:
         counts, unit = self.flop_counts[module], get_suffix_str(total)
         entries = [(module, sum(counts.values())), *((f"- {op}", n) for op, n in counts.items())]
-        # Plain numbers are told as such.
+        # Plain numbers are marked as such.
         told = (lambda n: convert_num_with_suffix(n, unit)) if unit.strip() else "{:g}".format
         return [(name, told(n), convert_to_percent_str(n, total)) for name, n in entries]
 

@@ -202,7 +202,7 @@ class _KinetoProfile:
         self.preset_metadata[key] = value
 
     def _get_distributed_info(self) -> dict[str, Any] | None:
-        dist = sys.modules.get(f"{PACKAGE}.distributed")  # who has not imported it has no ranks
+        dist = sys.modules.get(f"{PACKAGE}.distributed")  # a program that has not imported it has no ranks
         if dist is None or not dist.is_available() or not dist.is_initialized():
             return None
         return {"backend": dist.get_backend(), "rank": dist.get_rank(), "world_size": dist.get_world_size()}

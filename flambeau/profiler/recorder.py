@@ -144,9 +144,7 @@ class Recorder(modes.Observer, watching.Watcher):
         self.notes: list[Note] = []
         self.append = self.notes.append
         self.memory_notes: list[MemoryNote] = []
-        self.elsewhere: list[
-            tuple[str, list, float, float, int]
-        ] = []  # collectives, which threads of their own may run
+        self.elsewhere: list[tuple[str, list, float, float, int]] = []  # collectives, which may run in other threads
         self.current: Note | None = None
         self.newest = -1  # the greatest sequence number of a node that was recorded
         self.thread = 0

@@ -194,7 +194,7 @@ class ArchiveReader:
         start = self._start(info)
         self.left -= nbytes
         if self.left < 0:
-            raise RuntimeError(f"corrupt checkpoint: record {info.filename} lies over others")
+            raise RuntimeError(f"corrupt checkpoint: record {info.filename} overlaps others")
         if self.mapping is not None and nbytes:
             if start + nbytes > len(self.mapping):
                 raise RuntimeError(f"corrupt checkpoint: record {info.filename} ends after the file")

@@ -26,7 +26,7 @@ from ..nn.parameter import Buffer, Parameter, UninitializedBuffer, Uninitialized
 from . import rebuild
 from .rebuild import shown
 
-# One object stands for all equal ones, or says where memory is: a file changes none of them, whatever the user allows.
+# Shared singletons, or objects that hold addresses: a file changes none of them, whatever the user allows.
 NEVER_BUILT = (device, dtype, layout, memory_format, Size, UntypedStorage, TypedStorage, SparseTensor, HeldTensor)
 
 

@@ -54,7 +54,7 @@ def _replacement(path: Any) -> Iterator[Any]:
         yield temporary
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
-            _give(file.fileno(), wanted)  # once more: the block may have put a file of its own there
+            _give(file.fileno(), wanted)  # check again: the block may have created a file there
         os.replace(temporary, target)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
@@ -68,7 +68,7 @@ def _target(path: Any) -> Any:
         return None
     for _ in range(_LINKS):
         if os.path.realpath(os.fsdecode(os.path.dirname(os.path.abspath(path)))).startswith("/proc/"):
-            return None  # /dev/stdout and its kin: a file that somebody else has opened, and goes on writing to
+            return None  # /dev/stdout and similar: a file that another process has open for writing
         if not os.path.islink(path):
             return path
         path = os.path.join(os.path.dirname(path), os.readlink(path))

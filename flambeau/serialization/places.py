@@ -80,7 +80,7 @@ register_package(22, lambda storage: "meta" if storage.device.type == "meta" els
 
 
 def restore(storage: UntypedStorage, location: str, map_location: Any) -> UntypedStorage:
-    """Move a freshly read storage to the location that the caller of `load` wants."""
+    """Move a newly read storage to the location that the caller of `load` chooses."""
     if callable(map_location):
         placed = map_location(storage, location)
         if placed is None:

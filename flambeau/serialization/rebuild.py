@@ -268,7 +268,7 @@ def sparse_tensor(kind: Any, data: Any) -> Any:
         raise RuntimeError(f"corrupt checkpoint: {shown(shape)} is no size of a sparse tensor")
     if not all(type(p) is Tensor for p in data[:count]):
         raise RuntimeError("corrupt checkpoint: the parts of a sparse tensor should be tensors")
-    # Headers of its own: the file may still change those of the tensors it names, after the check.
+    # Separate headers: the file may still change those of the tensors it names, after the check.
     parts: Any = tuple(p._bare_alias() for p in data[:count])
     _check_sparse_parts(parts, compressed)
     if compressed:

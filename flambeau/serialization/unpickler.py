@@ -232,7 +232,7 @@ class RestrictedUnpickler(Unpickler):
         return super().persistent_load(identity)
 
     def _constructor(self, function: Any, args: Any) -> Any:
-        """Return the function to call for one that the file wants called; None if it is the user's."""
+        """Return the function to call in place of one that the file names; None if it is the user's."""
         if type(args) is not tuple:
             raise pickle.UnpicklingError(f"Trying to call reduce with {shown(args)}, which is no tuple of arguments")
         if _is_users(function):

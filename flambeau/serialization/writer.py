@@ -151,7 +151,7 @@ def _over_python_code(kind: Any) -> Any:
         return pickle._Pickler
     if not issubclass(kind, pickle.Pickler):
         return kind
-    # C code knows no `dispatch`.
+    # The C pickler has no `dispatch`.
     own = {n: v for n, v in vars(kind).items() if n not in ("__dict__", "__weakref__", "dispatch")}
     made: Any = type(kind)(kind.__name__, tuple(map(_over_python_code, kind.__bases__)), own)
     for name, function in own.items():

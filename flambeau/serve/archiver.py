@@ -109,7 +109,7 @@ def _put_external(path: Path, folder: Path) -> None:
         if not source.resolve().is_relative_to(path.parent.resolve()):
             raise ArchiverError(f"{path} keeps tensors outside of its folder, in {name}: export it again beside them")
         if not source.is_file():
-            raise ArchiverError(f"{path} keeps its tensors in {source}, which is not there: copy both files")
+            raise ArchiverError(f"{path} keeps its tensors in {source}, which is missing: copy both files")
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(source, folder / name)
 

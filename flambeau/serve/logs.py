@@ -114,7 +114,7 @@ class Logs:
     def server(self, level: str, name: str, line: str) -> None:
         text = f"{self.stamp()} [{level:<5}] main {name} - {line}"
         self._write("server", text)
-        # Why something failed is shown to whoever runs the server, in any case.
+        # Reasons of failures are always shown to the server's operator.
         if not self.console and level == "ERROR":
             print(text, file=sys.stderr, flush=True)
 

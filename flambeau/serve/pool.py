@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("flambeau.serve.pool")
 BACK_OFF = (0, 1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610, 987, 1597)
 AHEAD, FAST = 32, 0.005  # how many batches a worker may have, and how many seconds of work beyond the front end's delay
-_TIMEOUT = "org.pytorch.serve.wlm.WorkerInitializationException"  # what those who watch the log look for
+_TIMEOUT = "org.pytorch.serve.wlm.WorkerInitializationException"  # the text that log monitors look for
 STARTED, LOADED, STOPPED, SCALED_DOWN = "STARTED", "MODEL_LOADED", "STOPPED", "SCALED_DOWN"
 
 
@@ -64,7 +64,7 @@ class Worker(asyncio.Protocol):
         self.sent_at = 0.0
         self.usual = 1.0  # seconds for a batch, lately
         self.delay = 0.0  # seconds between an answer and the front end's turn to see it, lately
-        self.code = 500  # the status of those who wait for the worker, if it dies now
+        self.code = 500  # the status of waiting requests, if the worker dies now
         self.tries = 0
         self.failing_since = 0.0
         self.retry: asyncio.TimerHandle | None = None

@@ -67,7 +67,7 @@ def _architecture(path: Path, wanted: str | None) -> str:
     fitting = [name for name in known if stem == name or stem.startswith(f"{name}_")]
     if not fitting:
         raise ConfigurationError(
-            f"which model {path.name} has the weights of cannot be told from its name: say --arch, one of {', '.join(known)}"
+            f"the model of the weights in {path.name} cannot be inferred from its name: pass --arch, one of {', '.join(known)}"
         )
     return max(fitting, key=len)
 

@@ -121,7 +121,7 @@ class Rest:
     # -- inference --
 
     def _inference(self, connection: Connection, request: Request, segments: list[str]) -> bool:
-        """Handle a request of the inference interface; return False if the path is none of its own."""
+        """Handle a request of the inference interface; return False if the path belongs to another."""
         head, count = segments[1], len(segments)
         if head == "predictions" or head == "explanations":
             if count < 3:
@@ -218,7 +218,7 @@ class Rest:
             raise BadRequestException(f"A page at {origin[:80]} may not manage this server (cors_allowed_origin).", 403)
 
     def _managed(self, connection: Connection, request: Request, segments: list[str]) -> bool:
-        """Handle a request of the management interface; return False if the path is none of its own."""
+        """Handle a request of the management interface; return False if the path belongs to another."""
         head, count, method = segments[1], len(segments), request.method
         tokens = self.server.tokens
         if head != "metrics":

@@ -173,7 +173,7 @@ class Service:
         if not refused:
             return self._handled(inputs, processors, ids)
         outcome = self._handled(inputs, processors, ids) if inputs else Outcome(200, "", [])
-        if outcome.code != 200:  # the others' failure is not that of those who were refused
+        if outcome.code != 200:  # requests that were refused keep their own error
             kind = InternalServerException.__name__
             failed = [_error(request_id, outcome.code, kind, outcome.message) for request_id in ids.values()]
             outcome = Outcome(200, "", failed)
@@ -359,7 +359,7 @@ def _work(
 
 
 def main() -> int:
-    """Run a worker without the nursery: for models with a Python environment of their own."""
+    """Run a worker without the nursery, for models with a separate Python environment."""
     order = json.loads(os.environ.pop("FLAMBEAU_WORKER"))
     return run(order, *map(int, sys.argv[1:4]))
 

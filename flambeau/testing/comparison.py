@@ -116,7 +116,7 @@ def assert_allclose(
     equal_nan: bool = True,
     msg: str = "",
 ) -> None:
-    """Compare like the former `assert_close`: takes anything a tensor can be made of, and ignores devices, dtypes and layouts."""
+    """Compare like the former `assert_close`: takes anything convertible to a tensor, and ignores devices, dtypes and layouts."""
     warnings.warn(
         "`torch.testing.assert_allclose()` is deprecated since 1.12 and will be removed in a future release."
         " Please use `torch.testing.assert_close()` instead.",

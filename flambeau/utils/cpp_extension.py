@@ -323,7 +323,7 @@ _loaded: dict[str, tuple[str, Any]] = {}  # modules by path, with the digest of 
 
 
 def _imported(name: str, path: str) -> Any:
-    """Import the extension module in a library. A library that was built anew is copied to a new file: Python loads a file once."""
+    """Import the extension module in a library. A rebuilt library is copied to a new file, since Python loads a file only once."""
     mark = hashlib.sha256(Path(path).read_bytes()).hexdigest()
     known = _loaded.get(path)
     if known is not None and known[0] == mark:

@@ -1,4 +1,4 @@
-"""A switch beside `use_deterministic_algorithms`: whether tensors made without values are filled, so that programs that read
+"""Switch in addition to `use_deterministic_algorithms`: whether uninitialised tensors are filled, so that programs that read
 them by mistake behave the same in every run.
 
 >>> flambeau.utils.deterministic.fill_uninitialized_memory

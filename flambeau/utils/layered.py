@@ -92,7 +92,7 @@ def _assign_layers(boxes: Sequence[Box], readers: dict[Box, list[Box]], sources:
     ready = deque(box for box in boxes if not missing[box])
     done: set[Box] = set()
     for candidate in boxes:
-        if not ready and candidate not in done:  # all that are left lie on cycles, or below one
+        if not ready and candidate not in done:  # all remaining boxes are on cycles, or below one
             for source in [s for s in sources[candidate] if s not in done]:
                 readers[source].remove(candidate)
                 sources[candidate].remove(source)

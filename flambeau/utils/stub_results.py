@@ -68,7 +68,7 @@ def forms(
         decided = dict(zip((p.name for p in deciding), chosen, strict=True))
         found += [(form, result) for form in _orders([_decided(p, decided.get(p.name)) for p in parameters], decided)]
     if flags:
-        found.append((parameters, annotation))  # nobody knows before the call
+        found.append((parameters, annotation))  # not known before the call
     if op is not None and "dim" in decided:
         found += _further_forms(op, parameters, results)
     return found

@@ -157,7 +157,7 @@ def written() -> str:
     return _HEAD.replace("class TensorMethods", f"{spare}\nclass TensorMethods") + "\n".join(lines) + "\n"
 
 
-# Run in a process of its own, where nothing else has been imported.
+# Run in a separate process, where nothing else has been imported.
 _LATE_NAMES = """
 import {package}
 from {package}.core.tensor import Tensor

@@ -113,7 +113,7 @@ def decode_jpeg(
     if kind not in (ImageReadMode.UNCHANGED, ImageReadMode.GRAY, ImageReadMode.RGB):
         raise RuntimeError(f"The provided mode is not supported for JPEG files: {kind.name}")
     wanted = _PIL_MODES.get(kind.name)
-    # The decoder knows the grey part, no sum of colours is needed.
+    # The decoder returns the grey part directly, no sum of colours is needed.
     image = decode(_encoded(input), ("JPEG",), draft=wanted)
     image = _upright(image, apply_exif_orientation)
     return _to_tensor(image if wanted is None else image.convert(wanted)).to(device)

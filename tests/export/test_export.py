@@ -493,7 +493,7 @@ def test_unflattened_modules_can_be_called_as_before() -> None:
     assert sorted(found) == ["y", "z"] and flambeau.allclose(found["y"], module.sub(x, (x, x + 1))["y"])
     with pytest.raises(TypeError, match="treespec"):
         made.sub.call_modules()[0](x)
-    with pytest.raises(ValueError, match="names modules that there are none of"):
+    with pytest.raises(ValueError, match="names modules that do not exist"):
         export(module, (x,), preserve_module_call_signature=("nothing",))
 
 

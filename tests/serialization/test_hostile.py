@@ -330,7 +330,7 @@ def test_records_cannot_be_counted_twice(tmp_path):
             archive.filelist.append(twin)
             archive.NameToInfo[twin.filename] = twin
         archive._didModify = True
-    with pytest.raises(RuntimeError, match="lies over others"):
+    with pytest.raises(RuntimeError, match="overlaps others"):
         load(data.getvalue())
 
 

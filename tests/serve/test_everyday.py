@@ -110,7 +110,7 @@ def test_tensors_beside_an_onnx_file_go_along(client: Client, store: Path, tmp_p
     assert client.register("beside.mar").status == 200
     assert len(client.predict("beside", [1] * 64).json()) == 64
     (tmp_path / "net.onnx.data").unlink()
-    with pytest.raises(archiver.ArchiverError, match=r"net\.onnx\.data, which is not there"):
+    with pytest.raises(archiver.ArchiverError, match=r"net\.onnx\.data, which is missing"):
         archiver.package_model("beside", force=True, **parts)
 
 

@@ -1,4 +1,4 @@
-"""Contract of functions that change a model for distributed training without wrapping it: names stay as they are.
+"""Contract of functions that change a model for distributed training without wrapping it or changing names.
 
 >>> @contract()
 ... def frozen(module):

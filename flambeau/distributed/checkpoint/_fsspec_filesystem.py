@@ -41,7 +41,7 @@ class FileSystem(FileSystemBase):
                 yield stream
             except BaseException:
                 if any(letter in mode for letter in "w+a"):
-                    with contextlib.suppress(Exception):  # the first error is the one to tell
+                    with contextlib.suppress(Exception):  # the first error is the one to report
                         self.rm_file(path)
                 raise
 

@@ -280,7 +280,7 @@ class _FileSystemWriter(StorageWriter):
             if self.sync_files:
                 _to_disk(file)
         if self.sync_files:
-            _folder_to_disk(self.path)  # the names of the data must be there before the metadata that tells them
+            _folder_to_disk(self.path)  # the data files must exist before the metadata that names them
         self.fs.rename(aside, final)
         if self.sync_files:
             _folder_to_disk(self.path)

@@ -42,7 +42,7 @@ class Piece(NamedTuple):
     shape: Size
     start: int
     size: int
-    param: Any  # the parameter that a program's optimizer knows, where original parameters are used
+    param: Any  # the parameter that the optimizer holds, with use_orig_params
 
 
 class FlatParam(FSDPParam):

@@ -64,7 +64,7 @@ def after_saving(unit: Any, state: dict[str, Any], prefix: str, *rest: Any) -> d
 
 
 def _local_shard(unit: Any) -> Any:
-    """Return the flat parameter as a sharded DTensor, so that whoever saves it does not take one rank's shard for every rank's."""
+    """Return the flat parameter as a sharded DTensor, so that a checkpoint does not take one rank's shard for every rank's."""
     flat = unit._group._flat
     if not flat.uses_sharded_strategy:
         raise RuntimeError("``local_state_dict`` can only be used when parameters are flatten and sharded.")

@@ -21,7 +21,7 @@ from ._full_state import _cut, shard_mesh
 from .api import OptimStateKeyType, StateDictSettings, StateDictType
 
 _torch = namespace("torch")
-_SPREAD = "a value for each element"  # in place of such a value, in what ranks tell each other
+_SPREAD = "a value for each element"  # in place of such a value, in messages between ranks
 
 
 class _Known:
@@ -31,7 +31,7 @@ class _Known:
         self.names = {id(p): clean_tensor_name(name) for name, p in model.named_parameters()}
         self.members: dict[
             int, list[tuple[Any, Any, str]]
-        ] = {}  # of a parameter: unit, piece and name of what it stands for
+        ] = {}  # of a parameter: unit, piece and name of each parameter inside it
         prefixes = {id(m): name for name, m in model.named_modules()}
         units = [unit for unit in fsdp_units(model) if unit._group is not None]
         for unit in units:
@@ -147,7 +147,7 @@ def optimizer_state_to_load(model: Module, params: list[Any], state_dict: dict) 
     given, known = state_dict["state"], _Known(model)
     state: dict[int, dict[str, Any]] = {}
     numbers = {name: number for number, param in enumerate(params) for name in known.of(param)}
-    for first in sorted({*known.first, *known.names.values()}):  # the same on all ranks, whatever their optimizers know
+    for first in sorted({*known.first, *known.names.values()}):  # the same on all ranks, whatever their optimizers hold
         if first not in given or first not in known.first and first not in numbers:
             continue
         members = known.first.get(first)

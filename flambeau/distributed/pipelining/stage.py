@@ -256,7 +256,7 @@ class _PipelineStageBase:
                     self.dw_runner[bwd_chunk_id] = late
         else:
             late_weights = None
-            if not self.is_first:  # nobody waits for the gradients of the first stage's inputs
+            if not self.is_first:  # the gradients of the first stage's inputs are not sent
                 with self._syncing(last_backward, roots):
                     found, late_weights = stage_backward_input(roots, gradients, inputs, self.submod.parameters())
             self.backward_state[bwd_chunk_id] = (inputs, late_weights, roots, gradients)

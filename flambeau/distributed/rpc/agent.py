@@ -398,7 +398,7 @@ class TensorPipeAgent(RpcAgent):
 
     def _leave(self, key: str) -> None:
         """Keep worker 0, whose process may serve the store, until all have read there that they may leave."""
-        # The store may be gone before it answers, and who has died reads nothing.
+        # The store may be gone before it answers, and a dead worker reads nothing.
         with contextlib.suppress(DistNetworkError, DistStoreError):
             if self.store.add(f"{key}/read", 1) == self.world_size:
                 self.store.set(f"{key}/all read", "1")
@@ -436,7 +436,7 @@ class _Reply:
         self.connection, self.number = connection, number
 
     def __call__(self, answer: Message | None, problem: str | None) -> None:
-        with contextlib.suppress(OSError):  # nobody is there any more who would want it
+        with contextlib.suppress(OSError):  # the receiver is gone
             if problem is None:
                 self.connection.send(_ANSWER, self.number, packed(answer))
             else:

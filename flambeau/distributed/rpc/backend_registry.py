@@ -79,7 +79,7 @@ def _tensorpipe_agent(store: Any, name: str, rank: int, world_size: int | None, 
     api._init_rpc_states(agent)
     if world_size is not None:
         api._all_gather(None, timeout=rpc_backend_options.rpc_timeout)
-        store.barrier("ready", world_size)  # nobody leaves before all have been told
+        store.barrier("ready", world_size)  # no worker leaves before all have been informed
     return agent
 
 

@@ -1,4 +1,4 @@
-"""Encoding of calls: a pickle of everything but the tensors, and the tensors beside it."""
+"""Encoding of calls: a pickle of everything but the tensors, which are sent separately."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class _InternalRPCPickler:
         before, _tables.receiving = _tables.receiving, tensor_table
         try:
             return pickle.loads(binary_data)
-        except AttributeError as problem:  # the function is not there: the caller is told, as by the function itself
+        except AttributeError as problem:  # no such function: an error for the caller
             missing = AttributeError(
                 f"{problem} Default RPC pickler does not serialize function code. Ensure that UDFs are defined on both"
                 " caller and callee modules."
@@ -139,7 +139,7 @@ def raise_remote(result: Any) -> Any:
     try:
         raise problem
     finally:
-        del problem  # it knows this frame: together they would keep the callers' references alive
+        del problem  # its traceback holds this frame: together they would keep the callers' references alive
 
 
 _handle_exception = raise_remote

@@ -191,7 +191,7 @@ def _merged(kind: str, group: list[_TransformInfo], mesh: Any) -> tuple[_Flatten
 
 
 def _flattened_mesh(mesh: Any, dims: list[int]) -> Any:
-    """Return the one-dimensional mesh that the program has made of some dimensions, or None."""
+    """Return the one-dimensional mesh into which the program has flattened some dimensions, or None."""
     root, coordinate = mesh._root or mesh, mesh.get_coordinate()
     index = tuple(slice(None) if i in dims else coordinate[i] for i in range(mesh.ndim))
     ranks = mesh._array[index].reshape(-1).tolist()

@@ -206,7 +206,7 @@ def random(call: Any) -> Ways:
 def like(call: Any) -> Ways:
     """Rule of operators whose result has the first argument's shape only: its placements are the same, except Partial."""
     rest = (None,) * (len(call.tensors) - 1)
-    unread = {p for p in call.tensors[0].placements if isinstance(p, Partial)}  # values that nobody looks at
+    unread = {p for p in call.tensors[0].placements if isinstance(p, Partial)}  # values that are not read
     ways: list[tuple] = [((d, *rest), d) for d in range(len(call.metas()[0].shape))]
     return Ways(ways + [((p, *rest), None) for p in sorted(unread, key=repr)])
 

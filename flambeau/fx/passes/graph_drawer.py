@@ -50,8 +50,8 @@ def _escaped(text: str) -> str:
 
 
 class FxGraphDrawer:
-    """Draws a graph module: `FxGraphDrawer(gm, "name").get_dot_graph().write_svg("file.svg")`. Submodules that are graphs
-    have drawings of their own."""
+    """Draws a graph module: `FxGraphDrawer(gm, "name").get_dot_graph().write_svg("file.svg")`. Submodules that are graphs have separate
+    drawings."""
 
     def __init__(
         self,

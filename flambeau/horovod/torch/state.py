@@ -24,7 +24,7 @@ __all__ = [
 
 Average, Sum, Adasum, Min, Max, Product = "Average", "Sum", "Adasum", "Min", "Max", "Product"
 
-_LONG = timedelta(days=7)  # Horovod waits; a stalled rank is somebody else's to end
+_LONG = timedelta(days=7)  # Horovod waits without limit; ending a stalled rank is up to the launcher
 
 
 class ProcessSet:

@@ -26,7 +26,7 @@ __all__ = ["AuxOutput", "AuxRequest", "BlockMask", "and_masks", "create_block_ma
 
 _DEFAULT_SPARSE_BLOCK_SIZE = 128
 _LARGE_SPARSE_BLOCK_SIZE = 1 << 30
-_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = False  # a switch of PyTorch's; here the functions always run as they are
+_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = False  # a switch of PyTorch's; here the functions are never compiled
 
 MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 

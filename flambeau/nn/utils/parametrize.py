@@ -106,7 +106,7 @@ class ParametrizationList(ModuleList):
                     continue
                 try:
                     value = module.right_inverse(value)
-                except NotImplementedError:  # a base class's way to say that there is none
+                except NotImplementedError:  # how a base class says that there is none
                     continue
         if not isinstance(value, (Tensor, Sequence)):
             raise ValueError(

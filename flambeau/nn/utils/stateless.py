@@ -12,7 +12,7 @@ from ..modules.module import Module
 
 __all__ = ["call_with", "functional_call"]
 
-_ABSENT = object()  # stands for an attribute that the module does not have
+_ABSENT = object()  # marks an attribute that the module does not have
 
 
 def _named_tensors(module: Module) -> Iterator[tuple[str, Tensor]]:

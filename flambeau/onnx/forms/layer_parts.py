@@ -63,7 +63,7 @@ def avg_pool(
             around[2 * i + 1] = max(last - size - p, p) if ceil_mode else p
         return whole(F.pad(x, around), kernel, steps) * (math.prod(kernel) / divisor_override)
     if ceil_mode and count_include_pad and any(pads) and current_opset() < 19:
-        # Older versions count what lies beyond the padding, too: padded first, there is nothing to count wrongly.
+        # Older versions also count elements beyond the padding: with explicit padding before, none are.
         return whole(F.pad(x, around), kernel, steps, 0, True, False)
     return whole(x, kernel, steps, pads, ceil_mode, count_include_pad)
 

@@ -177,7 +177,7 @@ def dist(x: Tensor, other: Tensor, p: Any = 2) -> Tensor:
 def addmm(x: Tensor, left: Tensor, right: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     if left.shape[1]:
         return aten.addmm.default(x, left, right, beta=beta, alpha=alpha)
-    return (x * beta).expand(left.shape[0], right.shape[1]).clone()  # the product is zero, which engines do not know
+    return (x * beta).expand(left.shape[0], right.shape[1]).clone()  # the product is zero, which engines do not compute
 
 
 def _added(x: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
@@ -432,7 +432,7 @@ def pad(x: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> Tenso
         if before >= 0 and after >= 0:
             continue
         size = x.shape[dim]
-        if mode == "replicate":  # what lies beyond is the nearest element, also where the rest is cut off
+        if mode == "replicate":  # beyond the border is the nearest element, also where the rest is dropped
             x = x.index_select(dim, (flambeau.arange(size + before + after) - before).clamp(0, size - 1))
             pads[i : i + 2] = [0, 0]
         else:

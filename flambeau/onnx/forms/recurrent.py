@@ -109,7 +109,7 @@ def pad_packed_sequence(
 
 
 def _zero(state: Value) -> bool:
-    """Return whether a state is all zeros made for this call, which ONNX takes as its default."""
+    """Return whether a state is a tensor of zeros created for this call, which is ONNX's default."""
     maker = state.producer
     fill = maker.attributes.get("value") if maker is not None and maker.op_type == "ConstantOfShape" else state.constant
     return fill is not None and not fill.any()

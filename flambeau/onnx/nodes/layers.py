@@ -110,7 +110,7 @@ def conv_transpose(
     made = (
         F.pad(made, [v for pair in reversed(widths) for v in pair]) if any(v for pair in widths for v in pair) else made
     )
-    if b is not None and any(e + g > a for e, g, a in zip(extra, grow, after)):  # what was added lies outside the bias
+    if b is not None and any(e + g > a for e, g, a in zip(extra, grow, after)):  # the added part has no bias
         plain = _TRANSPOSED[n](x, w, None, strides, 0, 0, group, dilations)
         plain = F.pad(plain, [v for pair in reversed(widths) for v in pair])
         made = plain + b.reshape(1, -1, *([1] * n))

@@ -88,7 +88,7 @@ class RandomSampler(Sampler[int]):
         else:
             for _ in range(self.num_samples // n):
                 yield from _randperm(n, generator=generator).tolist()
-            # Drawn even if nothing is left: who shares the generator then finds it where PyTorch leaves it.
+            # Drawn even if nothing is left, so that a shared generator is in the same state as with PyTorch.
             yield from _randperm(n, generator=generator).tolist()[: self.num_samples % n]
 
     def __len__(self) -> int:

@@ -454,7 +454,7 @@ class SBU(VisionDataset):
         for url in self._lines("urls"):
             try:
                 download_url(url, self._path(""))
-            except OSError:  # its owner has removed it: the set goes on without it
+            except OSError:  # its owner has removed it: skip it
                 continue
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:

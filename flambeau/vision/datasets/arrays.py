@@ -207,7 +207,7 @@ class SEMEION(VisionDataset):
 class FER2013(VisionDataset):
     """Faces of 48 x 48 with one of seven expressions. The files in `root/fer2013` come from Kaggle."""
 
-    # Of the files that may be there, the first has precedence: it knows the labels of the test images too.
+    # The first existing file has precedence: it also has the labels of the test images.
     _RESOURCES: ClassVar[Any] = {
         "fer": ("fer2013.csv", "f8428a1edbd21e88f42c73edd2a14f95"),
         "icml": ("icml_face_data.csv", "b114b9e04e6949e5fe8b6a98b3892b1d"),

@@ -36,7 +36,7 @@ class FakeData(VisionDataset):
         values = flambeau.randn(*self.image_size)
         target = flambeau.randint(0, self.num_classes, size=(1,))[0]
         flambeau.set_rng_state(kept)
-        with np.errstate(invalid="ignore"):  # most values lie outside 0 to 1, and wrap around
+        with np.errstate(invalid="ignore"):  # most values are outside 0 to 1, and wrap around
             pixels = (values.numpy() * np.float32(255)).astype(np.uint8).transpose(1, 2, 0)
         image = pillow().fromarray(np.ascontiguousarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels))
         image, target = self._each_transformed(image, target)

@@ -66,7 +66,7 @@ class BottleneckTransform(Sequential):
 
 
 class ResBottleneckBlock(nn.Module):
-    """Residual block: a bottleneck beside a shortcut."""
+    """Residual block: a bottleneck with a shortcut."""
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ def conv1x1(in_planes: int, out_planes: int, stride: int = 1) -> Conv2d:
 
 
 class BasicBlock(nn.Module):
-    """Two 3x3 convolutions beside a shortcut."""
+    """Two 3x3 convolutions with a shortcut."""
 
     expansion: int = 1
 
@@ -68,7 +68,7 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """1x1, 3x3 and 1x1 convolutions beside a shortcut; the stride is at the 3x3 ("ResNet v1.5")."""
+    """1x1, 3x3 and 1x1 convolutions with a shortcut; the stride is at the 3x3 ("ResNet v1.5")."""
 
     expansion: int = 4
 

@@ -13,7 +13,7 @@ __all__ = ["BackendConfig", "BackendPatternConfig", "DTypeConfig", "DTypeWithCon
 
 
 class ObservationType(Enum):
-    """Observers that a pattern needs: one of its own for the result, the one of its input, or none."""
+    """Observers that a pattern needs: a separate one for the result, the one of its input, or none."""
 
     OUTPUT_USE_DIFFERENT_OBSERVER_AS_INPUT = 0
     OUTPUT_SHARE_OBSERVER_WITH_INPUT = 1

@@ -208,7 +208,7 @@ class Workers:
         for process in self.processes.values():
             if process.poll() is None:
                 process.send_signal(number)
-                process.send_signal(signal.SIGCONT)  # one that was stopped could not hear it
+                process.send_signal(signal.SIGCONT)  # a stopped process could not receive it
         deadline = time.monotonic() + self.shutdown_timeout
         for process in self.processes.values():
             process.wait(max(0.0, deadline - time.monotonic()))

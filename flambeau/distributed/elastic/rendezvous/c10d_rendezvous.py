@@ -58,7 +58,7 @@ class _Pulse:
             try:
                 self.store.add(f"alive/{self.node}", 1)
             except DistError:
-                return  # the store is gone: whoever needs it next says so
+                return  # the store is gone: its next use raises
 
     def is_dead(self, node: str, patience: float) -> bool:
         """Return whether a node's heartbeat has not changed for too long."""
@@ -66,7 +66,7 @@ class _Pulse:
         value = self.store.get(key) if self.store.check([key]) else b""
         now = time.monotonic()
         known, since, looked = self._seen.get(node, (None, now, now))
-        # Who was stopped itself cannot say how long others have been silent.
+        # A process that was stopped itself cannot tell how long others have been silent.
         if value != known or now - looked > max(self.interval, 2.0):
             since = now
         self._seen[node] = (value, since, now)
@@ -186,7 +186,7 @@ class C10dRendezvous(RendezvousHandler):
                 info = self._outcome(state, deadline)
                 if info is not None:
                     return info
-                self._update(self._leave)  # somebody is gone already: once more
+                self._update(self._leave)  # a participant has left already: try again
             if time.monotonic() > deadline:
                 self._update(self._leave)
                 raise RendezvousTimeoutError

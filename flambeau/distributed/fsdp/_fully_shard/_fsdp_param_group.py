@@ -248,7 +248,7 @@ class FSDPParamGroup:
 
     def post_backward(self, *unused: Any) -> None:
         """Free the whole parameters and start to reduce the gradients, after the module's backward pass. No effect without gradients."""
-        # Of several modules only some ran: nobody waits at the end.
+        # Only some of several modules ran: there is nothing to wait for at the end.
         alone = self._training_state is TrainingState.FORWARD
         self._training_state = TrainingState.POST_BACKWARD
         for param in self.fsdp_params:

@@ -15,7 +15,7 @@ from ...rpc.rref import rebuild
 
 __all__ = ["RemoteModule"]
 
-# What a worker that gets a RemoteModule knows of it.
+# Attributes that are sent to a worker with a RemoteModule.
 _REMOTE_MODULE_PICKLED_ATTRIBUTES = (
     "on", "device", "is_device_map_set", "is_scriptable", "_moves_to_cuda", "module_rref",
 )  # fmt: skip

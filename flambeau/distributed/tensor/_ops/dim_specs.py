@@ -38,7 +38,7 @@ class InputDim(DimSpec):
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, DimSpec):
-            # A number beside it is a mistake that nobody would notice.
+            # A number next to it would be a silent mistake.
             raise TypeError(f"Cannot compare InputDim with {type(other).__name__}. Did you mean to use .input_dim?")
         return isinstance(other, InputDim) and self.input_dim == other.input_dim
 

@@ -17,7 +17,7 @@ from .._dispatch import Call, switches
 from .._dtensor import DTensor
 
 _COLOURS = re.compile(r"\033\[[0-9;]*m")
-_TRIVIAL = ("detach", "t", "view", "_to_copy", "as_strided", "transpose")  # what hardly anybody wants to see
+_TRIVIAL = ("detach", "t", "view", "_to_copy", "as_strided", "transpose")  # trivial operators
 
 
 @dataclass

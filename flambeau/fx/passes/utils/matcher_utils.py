@@ -22,8 +22,8 @@ class InternalMatch:
 
     anchors: list[Node]  # the pattern's last nodes
     nodes_map: dict[Node, Any] = field(default_factory=dict)  # from the pattern's nodes to the graph's
-    placeholder_nodes: list[Any] = field(default_factory=list)  # what stands for the pattern's inputs
-    returning_nodes: list[Node] = field(default_factory=list)  # what stands for its outputs
+    placeholder_nodes: list[Any] = field(default_factory=list)  # the nodes that match the pattern's inputs
+    returning_nodes: list[Node] = field(default_factory=list)  # the nodes that match its outputs
     name_node_map: dict[str, Node] = field(default_factory=dict)
 
     def __copy__(self) -> InternalMatch:

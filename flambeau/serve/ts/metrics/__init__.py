@@ -264,7 +264,7 @@ class MetricsCacheYamlImpl:
         self.add_metric(name, value, "percent", idx, dimensions, metric_type)
 
     def add_error(self, name: str, value: float, dimensions: list[Dimension] | None = None) -> None:
-        """Report an error as a metric with labels of its own."""
+        """Report an error as a metric with separate labels."""
         labels = list(dimensions or ())
         labels += [] if any(d.name == "Level" for d in labels) else [Dimension("Level", "Error")]
         metric = self.add_metric_to_cache(name, "", [d.name for d in labels], MetricTypes.COUNTER)

@@ -26,7 +26,7 @@ class BaseHandler:
 
     # Of the class, for handlers that begin without `super().__init__()`.
     inputs: list[Input] = []  # noqa: RUF012  never changed in place
-    _from_request = False  # the tensors are what a client has sent: it may hear what the model says of them
+    _from_request = False  # the tensors came from the client: it may see the model's errors about them
     _own_batch = False  # the one request of this batch has a batch dimension of its own
 
     def __init__(self) -> None:

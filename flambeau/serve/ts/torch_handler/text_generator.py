@@ -1,13 +1,13 @@
 """Text generation with continuous batching: every step is a batch of all texts being written, each with its own cache.
 
-The model is asked in two ways, as decoder models with a key-value cache are:
+The model is called in two ways, like decoder models with a key-value cache:
 
     logits, past = model(tokens)                 a new text: tokens is (1, T); past is a list of (keys, values), each (1, H, T, D)
     logits, past = model(tokens, past, mask)     a step: tokens is (B, 1), past is (B, H, S, D), mask (B, S + 1) is True where a
                                                  cached position counts; positions are the sums of the mask's rows minus one
 
 Caches of different lengths are padded on the left. model-config.yaml has `continuousBatching: true` and a `batchSize`; a request
-is JSON: {"prompt": "text" or [numbers], "max_new_tokens": 16, "temperature": 0}. Each token is sent as soon as it is there.
+is JSON: {"prompt": "text" or [numbers], "max_new_tokens": 16, "temperature": 0}. Each token is sent as soon as it is generated.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Lease(SharedBlock):
     def __del__(self) -> None:
         try:
             ended = self.home.ended
-            # A child forked in the meantime may be looking at the batch: then its bytes must stay as they are.
+            # A child forked in the meantime may be reading the batch: then its bytes must not change.
             ended += ((self.number, self.sent, self.forks == _forks),)
         except AttributeError:  # construction was interrupted
             pass

@@ -43,5 +43,5 @@ class Failure:
             if self.kind is not None and getattr(self.kind, "message", None):
                 return self.kind(message=message)  # type: ignore[call-arg]
             return self.kind(message) if self.kind is not None else RuntimeError(message)
-        except Exception:  # its constructor wants something else
+        except Exception:  # its constructor takes other arguments
             return RuntimeError(message)

@@ -69,7 +69,7 @@ def _midplanes(inplanes: int, planes: int) -> int:
 
 
 class BasicBlock(nn.Module):
-    """Two convolutions beside a shortcut."""
+    """Two convolutions with a shortcut."""
 
     expansion: int = 1
 
@@ -98,7 +98,7 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """1x1x1, wide and 1x1x1 convolutions beside a shortcut."""
+    """1x1x1, wide and 1x1x1 convolutions with a shortcut."""
 
     expansion: int = 4
 

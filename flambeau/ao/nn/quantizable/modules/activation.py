@@ -1,4 +1,4 @@
-"""Multi-head attention made of linear layers that can be observed and quantized; scores are computed in floating point."""
+"""Multi-head attention composed of linear layers that can be observed and quantized; scores are computed in floating point."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ class Linear(WeightedQuantizedModule):
     ) -> None:
         self.scale = float(state_dict.pop(prefix + "scale"))
         self.zero_point = int(state_dict.pop(prefix + "zero_point"))
-        if (local_metadata.get("version", None) or 1) == 1:  # before weights had a module of their own
+        if (local_metadata.get("version", None) or 1) == 1:  # before weights had a separate module
             for name in ("weight", "bias"):
                 state_dict[f"{prefix}_packed_params.{name}"] = state_dict.pop(prefix + name)
         super()._load_from_state_dict(state_dict, prefix, local_metadata, False, *lists)

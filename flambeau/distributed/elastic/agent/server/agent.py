@@ -57,7 +57,7 @@ class Agent:
             return self._run()
         except SignalException as problem:
             self._end(problem.sigval)
-            self.spec.rdzv_handler.leave()  # the others can go on
+            self.spec.rdzv_handler.leave()  # the others can continue
             raise
         except BaseException:
             self._end(signal.SIGTERM)
@@ -200,7 +200,7 @@ class Agent:
                     return True
                 if handler.num_nodes_waiting() > 0 and not store.check(["all done"]):
                     if handler.is_closed():
-                        break  # another node has failed for good
+                        break  # another node has failed permanently
                     self._restart()
                     return False
         except (DistNetworkError, RendezvousConnectionError, RendezvousClosedError) as problem:

@@ -75,12 +75,12 @@ def _attend_spread(
 
 
 def _enable_context_parallel_dispatcher() -> None:
-    """Compute attention of distributed tensors sharded along the sequence as ring attention, from now on."""
+    """Switch on ring attention for distributed tensors sharded along the sequence."""
     attention.around.attend = _attend_spread
 
 
 def _disable_context_parallel_dispatcher() -> None:
-    """Gather distributed tensors sharded along the sequence before attention, from now on."""
+    """Switch off ring attention: distributed tensors sharded along the sequence are gathered first."""
     attention.around.attend = None
 
 

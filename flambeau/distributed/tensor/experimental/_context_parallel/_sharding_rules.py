@@ -8,10 +8,10 @@ __all__ = ["register_cp_sharding_rules", "unregister_cp_sharding_rules"]
 
 
 def register_cp_sharding_rules() -> None:
-    """Compute attention of tensors sharded along the sequence as ring attention, from now on."""
+    """Switch on ring attention for tensors sharded along the sequence."""
     _enable_context_parallel_dispatcher()
 
 
 def unregister_cp_sharding_rules(clear_the_cache: bool = False) -> None:
-    """Gather tensors sharded along the sequence before attention, from now on."""
+    """Switch off ring attention: tensors sharded along the sequence are gathered first."""
     _disable_context_parallel_dispatcher()
