@@ -439,13 +439,12 @@ def mapped(change: Change, known: LineMap) -> Iterator[list[str]]:
             yield more
     if change.is_default:
         yield ["tests/api/test_defaults.py"]
-    if not is_known or change.file.split("/")[1] in ("distributed", "serve", "horovod", "cpp", "multiprocessing"):
-        ranked = selections(change)
-        yield next(ranked)
-        if not any(
-            line.startswith(f"{change.file}:") for line in known.lines
-        ):  # the map was made without the room's tests
-            yield from ranked
+    room = change.file.split("/")[1]
+    folder = f"tests/{ROOMS.get(room, room)}/"
+    if not any(test.startswith(folder) for test in known.tests):  # the map was made without the room's tests
+        yield from selections(change)
+    elif not is_known or room in ("distributed", "serve", "horovod", "cpp", "multiprocessing"):
+        yield next(selections(change))
 
 
 def selections(change: Change) -> Iterator[list[str]]:
