@@ -65,13 +65,6 @@ def _free_storage(tensor: Tensor) -> None:
     tensor.untyped_storage().resize_(0)
 
 
-def _alloc_storage(tensor: Tensor, size: Any) -> None:
-    count = 1
-    for n in size:
-        count *= n
-    tensor.untyped_storage().resize_(count * tensor.element_size())
-
-
 def _get_root_modules(modules: list[Any]) -> list[Any]:
     """Return the modules that are not inside another of the given ones."""
     inside = {id(child) for module in modules for child in module.modules() if child is not module}
@@ -98,14 +91,6 @@ def _apply_to_tensors(function: Callable[[Tensor], Any], container: Any) -> Any:
     if isinstance(container, (list, tuple, set)):
         return type(container)(_apply_to_tensors(function, v) for v in container)
     return container
-
-
-def _p_assert(condition: Any, message: str, raise_assertion_error: bool = True) -> None:
-    """Assert a condition, and print the message too: in a backward pass errors may get lost."""
-    if not condition:
-        print(message)
-        if raise_assertion_error:
-            raise AssertionError(message)
 
 
 def _find_tensors(value: Any) -> list[Tensor]:

@@ -9,7 +9,7 @@ from ..device_mesh import DeviceMesh
 from ..fsdp._fully_shard._fsdp_api import MixedPrecisionPolicy, OffloadPolicy
 from ..fsdp._fully_shard._fsdp_common import DDPMeshInfo
 from ..fsdp._fully_shard._fsdp_init import _init_default_mesh, validate_module
-from ..fsdp._fully_shard._fsdp_state import FSDPState, _get_module_fsdp_state
+from ..fsdp._fully_shard._fsdp_state import FSDPState
 from ..fsdp._fully_shard._fully_shard import FSDPModule, apply
 from .contract import _get_registry, contract
 
@@ -25,11 +25,6 @@ class ReplicateModule(FSDPModule):
 def _is_composable_with_replicate(module: Module) -> bool:
     registry = _get_registry(module)
     return registry is None or "fully_shard" not in registry
-
-
-def _get_module_replicate_state(module: Module) -> _ReplicateState | None:
-    state = _get_module_fsdp_state(module)
-    return state if isinstance(state, _ReplicateState) else None
 
 
 @contract(state_cls=_ReplicateState)

@@ -29,7 +29,6 @@ from .planner import LoadPlan, LoadPlanner, ReadItem, SavePlan, SavePlanner, Wri
 from .planner_helpers import (
     _compare_save_plans,
     _contains_usable_plan,
-    _create_default_metadata_only_plan,
     _create_read_items,
     _create_write_items,
     _init_state_dict,
@@ -331,11 +330,6 @@ def create_default_global_save_plan(
             entry.chunks.append(data.chunk)
         plans.append(dataclasses.replace(plan, items=items))
     return plans, Metadata(entries)
-
-
-def _create_default_local_metadata(state_dict: dict[str, Any]) -> Metadata:
-    """Return the metadata that a checkpoint of this flat state dict would have."""
-    return create_default_global_save_plan([_create_default_metadata_only_plan(state_dict)])[1]
 
 
 # -- whether the parts make the whole -------------------------------------------------------------------------------------------

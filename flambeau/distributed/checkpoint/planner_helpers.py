@@ -142,16 +142,6 @@ class SpreadPart:
         return self.local
 
 
-def _create_default_metadata_only_plan(state_dict: dict[str, Any]) -> SavePlan:
-    items: list[WriteItem] = []
-    for fqn, obj in state_dict.items():
-        if isinstance(obj, ShardedTensor):  # the parts of all ranks
-            items += [_create_write_item_for_shard(fqn, obj, shard) for shard in obj.metadata().shards_metadata]
-        else:
-            items += _create_write_items(fqn, obj)
-    return SavePlan(items)
-
-
 # -- reading --------------------------------------------------------------------------------------------------------------------
 
 

@@ -228,15 +228,3 @@ def _patch_model_state_dict(model: Module, *, options: StateDictOptions | None =
     }
     model.__dict__.update(methods)  # of this very module: a compiled one hands attributes on to what it wraps
     _patched_state_dict.update(methods.values())
-
-
-def _patch_optimizer_state_dict(model: Module, *, optimizers: Any, options: StateDictOptions | None = None) -> None:
-    """Replace the optimizers' state_dict() and load_state_dict() by the distributed functions."""
-    chosen = _as_tuple(optimizers)
-    for optim in chosen:
-        methods: dict[str, Any] = {
-            "state_dict": lambda: get_optimizer_state_dict(model, chosen, options=options),
-            "load_state_dict": lambda state: set_optimizer_state_dict(model, chosen, state, options=options),
-        }
-        optim.__dict__.update(methods)
-        _patched_state_dict.update(methods.values())

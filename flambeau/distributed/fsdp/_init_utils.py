@@ -12,7 +12,7 @@ from ...core.device import device as Device
 from ...core.dtype import float32
 from ...core.tensor import Tensor
 from ...nn import Module, Parameter
-from .. import groups, subgroups
+from .. import groups
 from ..device_mesh import DeviceMesh, init_device_mesh
 from ..utils import _apply_to_tensors
 from ._common_utils import is_unit
@@ -23,21 +23,6 @@ from .wrap import _construct_wrap_fn, _Policy, _post_order_apply, _recursive_wra
 
 HYBRID_SHARDING_STRATEGIES = [ShardingStrategy.HYBRID_SHARD, ShardingStrategy._HYBRID_SHARD_ZERO2]
 NO_RESHARD_AFTER_FORWARD_STRATEGIES = (ShardingStrategy.SHARD_GRAD_OP, ShardingStrategy._HYBRID_SHARD_ZERO2)
-
-
-def _init_intra_node_process_group(num_devices_per_node: int) -> Any:
-    """Return the process group of this node's ranks."""
-    return subgroups.new_subgroups(num_devices_per_node)[0]
-
-
-def _init_inter_node_process_group(global_process_group: Any, num_devices_per_node: int) -> Any:
-    """Return the process group of the ranks with the same local rank on all nodes."""
-    nodes, own = groups.get_world_size(global_process_group) // num_devices_per_node, None
-    place = groups.get_rank(global_process_group) % num_devices_per_node
-    for one in range(num_devices_per_node):
-        made = subgroups.new_group([one + node * num_devices_per_node for node in range(nodes)])
-        own = made if one == place else own
-    return own
 
 
 def ignored_by(module: Module, modules: Any, states: Any) -> tuple[set[Module], list[Any]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ...nn import Module, ModuleDict, ModuleList, MultiheadAttention
@@ -85,12 +85,6 @@ def transformer_auto_wrap_policy(
 
 
 def _module_wrap_policy(module: Module, recurse: bool, nonwrapped_numel: int, module_classes: set[type]) -> bool:
-    return recurse or isinstance(module, tuple(module_classes))
-
-
-def _wrap_module_cls_individually(
-    module: Module, module_classes: Sequence[type], recurse: bool, *args: Any, **kwargs: Any
-) -> bool:
     return recurse or isinstance(module, tuple(module_classes))
 
 

@@ -22,13 +22,6 @@ def compute_local_shape_and_global_offset(
     return part_at(tuple(global_shape), mesh.shape, mesh.get_coordinate(), placements)
 
 
-def _compute_local_shape_and_global_offset(
-    global_shape: Sequence[int], mesh_shape: Sequence[int], my_coordinate: Any, placements: Sequence[Placement]
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return shape and offset of the part of the rank whose position along each mesh dimension is `my_coordinate(dimension)`."""
-    return part_at(tuple(global_shape), mesh_shape, [my_coordinate(i) for i in range(len(mesh_shape))], placements)
-
-
 def compute_global_tensor_shape(shape: Size, mesh: Any, placements: Sequence[Placement]) -> Size:
     """Return the shape of the full tensor from the shapes of all ranks' shards, which may differ."""
     if len(placements) != 1:
