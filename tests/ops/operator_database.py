@@ -257,6 +257,8 @@ def record() -> None:
     kept: dict[str, list] = {}
     different: list[str] = []
     for info in op_db:
+        if "empty" in info.name:
+            continue  # whatever was in the memory
         try:
             ours, theirs = function_of(info.name, flambeau), function_of(info.name, torch)
         except AttributeError:
@@ -269,7 +271,7 @@ def record() -> None:
             found = answer(ours, built(call[0], flambeau), built(call[1], flambeau), flambeau)
             again = answer(theirs, built(call[0], torch), built(call[1], torch), torch)
             if again != wanted and differs(again, wanted):
-                continue  # whatever was in the memory, or a time
+                continue  # it depends on more than its arguments
             difference = differs(found, wanted)
             if difference:
                 different.append(
