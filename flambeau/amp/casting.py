@@ -10,7 +10,7 @@ from typing import Any
 
 from ..autograd.grad_mode import enable_grad
 from ..core import modes
-from ..core.casts import casts
+from ..core.casts import KeptCopy, casts
 from ..core.device import cpu
 from ..core.dtype import dtype, float32, float64
 from ..core.graph import grad_mode as grad_mode
@@ -129,18 +129,20 @@ def _cast(value: Any, target: dtype, cast: Callable) -> Any:
             return value
         keeps = d is float32 and target is casts.dtype and casts.cache_enabled
         if keeps and value.requires_grad and value._base is None and value.is_leaf and not grad_mode.inference:
-            return _kept(value, target, cast)
+            return kept_copy(value, target, cast)
         return cast(value, target, value.device, preserve_format)
     if type(value) in (list, tuple) and not _NUMBERS.issuperset(map(type, value)):
         return type(value)([_cast(x, target, cast) for x in value])
     return value
 
 
-def _kept(leaf: Tensor, target: dtype, cast: Callable) -> Tensor:
+def kept_copy(leaf: Tensor, target: dtype, cast: Callable = _convert) -> Tensor:
     """Return the cached copy of a parameter, made once. It is differentiable even if it is first needed without gradients."""
     key = (id(leaf), target)
     found = casts.cache.get(key)
     if found is None:
+        storage, state = leaf._storage, leaf._storage.change_state()
         with enable_grad():
-            found = casts.cache[key] = (leaf, cast(leaf, target, leaf.device, preserve_format))
-    return found[1]
+            found = KeptCopy(leaf, cast(leaf, target, leaf.device, preserve_format), storage, state)
+        casts.cache[key] = found
+    return found.copy

@@ -31,7 +31,7 @@ from ..nn.modules import module as module_room
 from .known_function import DEEPEST, KnownFunction, Unfit, Unsplit, available, counters, splitting
 from .ranges import DryCall, LastOfMany, Range, Ranges, new_sizes, refuse_constants
 from .record.histories import attached, cut, take_histories
-from .record.operator_call import OtherLayout, Stale, holds_numbers
+from .record.operator_call import Failed, OtherLayout, Stale, holds_numbers
 from .record.preparation import Changes, Prepared
 from .record.recorder import NotRecordable, StepRecorder
 from .record.recording import Last, Recorded
@@ -305,6 +305,8 @@ class CompiledFunction(KnownFunction):
             if not kwargs and recorded.due == math.inf and given.plain(args):
                 self.last = Last(recorded, given.tensors, key[1])
             return recorded.run(given.tensors)
+        except Failed:  # this call is made eagerly
+            self.last = None
         except OtherLayout as problem:
             self.sizes_vary, self.last = True, None
             if self.fullgraph:  # it was one graph until now: no reason to stop a program that runs
@@ -442,17 +444,19 @@ class CompiledFunction(KnownFunction):
             raise _NotPrepared(*problem.args) from None
         if begin is not None:
             begin(recorder, prepared)
-        if not self.observer.sees() or not _one_at_a_time.acquire(blocking=False):
+        reads = any(kept.outdated for kept in casts.cache.values())
+        if reads or not self.observer.sees() or not _one_at_a_time.acquire(blocking=False):
             raise _Busy
         cache, result = casts.cache, None
         try:
-            recording.on, casts.cache = True, {}
-            seed = default_generator.state_bytes()
+            recording.on, casts.cache, seed = True, {}, default_generator.state_bytes()
             watching = self.observer.watching(recorder.refuse) if recorder.observes else contextlib.nullcontext()
             with allocator.sparing(), recorder.recording(), watching:
                 result = function(*args, **kwargs)
         finally:
-            recording.on, casts.cache = False, cache
+            prepared.casts, recording.on, casts.cache = list(casts.cache.values()), False, cache
+            for kept in () if recorder.skips else prepared.casts:
+                cache.setdefault((id(kept.leaf), kept.copy.dtype), kept)
             _one_at_a_time.release()
             originals = {id(alias): t for alias, t in zip(prepared.given.tensors, given.tensors)}
             write_back(copies, originals)
@@ -467,7 +471,7 @@ class CompiledFunction(KnownFunction):
 
 
 class _Busy(Exception):
-    """Raised when another thread is recording."""
+    """Raised when another thread is recording, or this call reads copies of parameters, made by autocast, that are outdated."""
 
 
 class _NotPrepared(NotRecordable):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+from typing import Any, NamedTuple
 
 from .dtype import bfloat16, dtype, float16
+from .storage import UntypedStorage
 from .tensor import Tensor
 
 # The default autocast dtype of each type of device. Types that are not here have no autocast.
@@ -12,6 +14,20 @@ DEFAULT_DTYPES = {
     "cpu": bfloat16, "cuda": float16, "mps": float16, "xpu": float16, "hpu": bfloat16, "ipu": float16, "mtia": float16,
     "maia": bfloat16, "xla": bfloat16, "privateuseone": float16,
 }  # fmt: skip
+
+
+class KeptCopy(NamedTuple):
+    """A parameter, kept so that its identity stays its own, its copy, the memory that was copied, and its state then."""
+
+    leaf: Tensor
+    copy: Tensor
+    storage: UntypedStorage
+    state: tuple[Any, ...]
+
+    @property
+    def outdated(self) -> bool:
+        """Return whether the parameter may have been changed since; PyTorch reads the copy until the outermost autocast ends."""
+        return self.leaf._storage is not self.storage or self.storage.change_state() != self.state
 
 
 class Casts(threading.local):
@@ -27,8 +43,7 @@ class Casts(threading.local):
         self.kind = "cpu"
         self.dtype: dtype = bfloat16
         self.cache_enabled = True
-        # (tensor, copy) by the tensor's identity and the copy's dtype; the tensor is kept so that the identity stays its own
-        self.cache: dict[tuple[int, dtype], tuple[Tensor, Tensor]] = {}
+        self.cache: dict[tuple[int, dtype], KeptCopy] = {}  # by the parameter's identity and the copy's dtype
 
 
 casts = Casts()

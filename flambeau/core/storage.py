@@ -187,6 +187,13 @@ class UntypedStorage:
         known.append(weakref.ref(twin))
         return twin
 
+    def change_state(self) -> tuple[Any, ...]:
+        """Return a value that differs after a change in place, one through `.data` included, and after any new use of that."""
+        root = self.owner if isinstance(self.owner, UntypedStorage) else self
+        known = getattr(root, "aliases", None) or ()
+        twins = [twin.version for r in known if (twin := r()) is not None]
+        return (root.version, self.version, known[-1], *twins) if known else (root.version, self.version)
+
     def fix(self) -> None:
         """Forbid moving the bytes: something outside holds their address."""
         root = self.owner if isinstance(self.owner, UntypedStorage) else self

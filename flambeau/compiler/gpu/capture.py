@@ -274,6 +274,3 @@ def copied(capture: Any, target: int, source: int, nbytes: int, where: device, o
 def stream_of(index: int) -> streams.Stream:
     """Return the stream on which calls are captured."""
     return streams.Stream(device("cuda", index))
-
-
-__all__ = ["GraphProgram", "Observer", "address", "capturing", "copied", "static_copies", "stream_of"]

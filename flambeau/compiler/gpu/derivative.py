@@ -170,6 +170,3 @@ class CapturedNode(CompiledNode):
 def _number(leaf: Any) -> int:
     """Return the position of an argument, or the id of another leaf."""
     return leaf if type(leaf) is int else id(leaf)
-
-
-__all__ = ["CapturedDerivative", "CapturedNode"]

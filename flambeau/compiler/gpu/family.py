@@ -37,6 +37,3 @@ class Family:
         """Return how many blocks of the graphs' memory are referenced from outside."""
         pool = graphs.shared_pool(self._index, self.pool)
         return sum(block.pool is pool for block in memories()[self._index].blocks.values()) if pool else 0
-
-
-__all__ = ["Family"]

@@ -114,6 +114,3 @@ def _gradient(t: Tensor) -> tuple[int, int] | None:
     """Return the id of an argument's gradient and its version, or None."""
     grad = t.grad if t.is_leaf else None
     return None if grad is None else (id(grad), grad._version)
-
-
-__all__ = ["Prepared"]

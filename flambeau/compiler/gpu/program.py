@@ -142,6 +142,3 @@ def _like(t: Tensor) -> Tensor:
     """Return an uninitialised tensor of the graph's own that stands for an argument."""
     memory = UntypedStorage(extent(t), t.device)
     return new_tensor(memory, t.shape, t._strides, 0, t.dtype, t.device, t._contig)
-
-
-__all__ = ["GpuProgram", "write_down"]

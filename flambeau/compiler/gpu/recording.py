@@ -487,6 +487,3 @@ def _new_grads(state: list[Tensor], statics: list[Tensor], before: dict[int, Any
     for slot in found:
         slot.tensor = None if type(slot.holder) is int else slot.holder.grad
     return found
-
-
-__all__ = ["GraphRecorded"]

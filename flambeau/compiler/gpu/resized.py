@@ -94,6 +94,3 @@ def observer(family: Family | None = None) -> Observer:
     """Return an observer for the call that is recorded: the second call of a function, or the first of another size."""
     kind: Any = GraphRecorded if family is None else functools.partial(ResizedRecording, family)
     return Observer(prepare=functools.partial(Prepared, kind))
-
-
-__all__ = ["observer"]

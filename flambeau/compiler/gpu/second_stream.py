@@ -122,6 +122,3 @@ class Beside:
 @functools.cache
 def _second(index: int) -> streams.Stream:
     return streams.Stream(device("cuda", index))
-
-
-__all__ = ["MOST", "Beside"]

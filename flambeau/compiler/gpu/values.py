@@ -238,6 +238,3 @@ def perturb(t: Tensor) -> None:
         wide = t.dtype if t.dtype.itemsize >= 4 else float32
         shares = arange(t.numel(), dtype=wide, device=t.device).mul_(_GOLDEN).frac_().sub_(0.5)
         t.detach().mul_(shares.mul_(_RELATIVE[t.dtype.itemsize]).add_(1.0).reshape(t.shape).to(t.dtype))
-
-
-__all__ = ["Bytes", "Copy", "Distance", "alike", "Outcome", "perturb", "distance", "summary", "sums"]

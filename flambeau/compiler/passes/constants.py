@@ -16,7 +16,7 @@ def fold(graph: StepGraph, results: set[int]) -> None:
     for i, step in enumerate(graph.steps):
         for ref in step.writes() if isinstance(step, Launch) else () if isinstance(step, Test) else step.refs():
             writers.setdefault(ref.buffer, []).append(i)
-        for ref in [*step.refs(), *(step.again.refs() if isinstance(step, Test) and step.again else ())]:
+        for ref in step.refs():
             users.setdefault(ref.buffer, []).append(i)
     found = {
         b.index
@@ -56,6 +56,3 @@ def _is_constant(step: object, found: set[int]) -> bool:
 def _settled(writers: list[int], users: list[int], steps: set[int]) -> bool:
     """Return whether all steps but those of `steps` read a buffer only after its last writer."""
     return all(max(writers) < i for i in users if i not in steps)
-
-
-__all__ = ["fold"]

@@ -122,6 +122,3 @@ def _unsame(step: Launch, bias: Ref) -> Launch:
     arguments = [bias if a == Same(_BIAS) else a for a in first.arguments]
     other = Other((first._replace(arguments=arguments), *rest), step.other.results)
     return replace(step, other=other)
-
-
-__all__ = ["join_followers"]

@@ -107,6 +107,3 @@ def _launch(
     other_call = OtherCall(runner, jit.signatures[runner], given, plan)
     other = Other((other_call,), tuple((positions[t], size) for t, size in zip(list(layouts)[: plan.results], sizes)))
     return Launch(f"{call.name} by Winograd", address, jit.signatures[address], arguments, other=other, call=call)
-
-
-__all__ = ["described", "fewer_products", "sizes_of"]

@@ -297,6 +297,3 @@ def _channels(shape: tuple[int, ...], strides: tuple[int, ...], columns: bool) -
     inner, step = shape[axis], strides[axis]
     sizes = (math.prod(shape) // (inner * step), 0), (inner, 1), (step, 0)
     return tuple((n, s) for n, s in sizes if n > 1)
-
-
-__all__ = ["join_epilogues", "steps_of"]

@@ -126,6 +126,3 @@ def _part(rows: _Rows, begin: int, count: int, plans: dict[Any, Any], lane: int)
     names = jit.facts[step.address].parameters
     numbers = {"first": rows.first + begin, "batch": count}
     return dataclasses.replace(step, arguments=[numbers.get(name, a) for name, a in zip(names, moved)])
-
-
-__all__ = ["side_by_side"]

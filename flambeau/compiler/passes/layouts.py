@@ -192,6 +192,3 @@ class _Rewriting:
         self.made.add(to)
         self.calls.append(call)
         self.valid[b].add(last)
-
-
-__all__ = ["keep_layouts"]

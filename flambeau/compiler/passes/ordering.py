@@ -156,6 +156,3 @@ def _is_short(step: Any, b: int, graph: StepGraph) -> bool:
 
 def _changes(step: Any, buffer: int) -> bool:
     return not isinstance(step, Launch) or any(r.buffer == buffer for r in step.writes())
-
-
-__all__ = ["free_earlier", "peak", "recompute"]

@@ -163,6 +163,3 @@ def _stage_of_calls(name: str, program: operators.Program) -> Stage:
 def _stage(name: str, graph: StepGraph, lines: dict[int, tuple]) -> Stage:
     moved = sum(graph.buffers[b].size for step in graph.steps for b in {r.buffer for r in step.refs()} if b >= 0)
     return Stage(name, zlib.compress(graph.text(lines).encode(), 1), len(graph.steps), moved)
-
-
-__all__ = ["Stage", "run"]

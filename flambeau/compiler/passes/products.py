@@ -30,6 +30,3 @@ def prefer_primitives(graph: StepGraph, results: set[int]) -> None:
             arguments = [plan.address, *step.arguments[1:]]
             graph.steps[i] = Launch(step.name, address, jit.signatures[address], arguments, plan, step.weight)
             graph.rounded_otherwise = True
-
-
-__all__ = ["prefer_primitives"]

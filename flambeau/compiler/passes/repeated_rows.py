@@ -65,8 +65,7 @@ class _Reading:
         self.count, (self.rows, self.dim) = numel_of(index.shape), table.shape
         self.users: dict[int, list[Any]] = {}
         for s in graph.steps:
-            # Only a failed test calls its operator again, so the operands of that call do not count.
-            for b in {s.place.buffer} if isinstance(s, Test) else used(s):
+            for b in used(s):
                 self.users.setdefault(b, []).append(s)
         self.forward: list[tuple[Launch, DirectProduct]] = []
         self.weights: list[tuple[Launch, DirectProduct]] = []
@@ -222,6 +221,3 @@ def _with(user: Launch, product: DirectProduct, left: Ref | None = None) -> Laun
     address = jit.address_of(product.runner)
     given = [product.address, user.arguments[1], left or user.arguments[2], *user.arguments[3:]]
     return Launch(user.name, address, jit.signatures[address], given, product, user.weight)
-
-
-__all__ = ["multiply_once"]

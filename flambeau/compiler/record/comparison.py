@@ -166,6 +166,3 @@ def _magnitudes(address: int, size: int, kind: Any) -> tuple[np.ndarray, float]:
     found = [np.abs(np.where(np.isfinite(rows), rows, 0)).max(1) for rows in _rows(address, size, kind)]
     together = np.concatenate(found)
     return together, float(together.max(initial=0.0))
-
-
-__all__ = ["WEIGHTS", "Print", "TensorPrint", "kind_of", "numbers", "view"]

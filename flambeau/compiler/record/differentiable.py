@@ -13,9 +13,11 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from ...amp.autocast_mode import autocast
 from ...autograd.engine import run_backward
 from ...autograd.function import FunctionNode as UsersNode
 from ...autograd.grad_mode import no_grad
+from ...core.casts import casts
 from ...core.dtype import float32, uint8
 from ...core.graph import RETRY_MESSAGE, AutogradState, Node, grad_mode, gradient_edge
 from ...core.storage import UntypedStorage
@@ -32,6 +34,10 @@ from .results import Results, leaves_of, nodes_of
 
 HISTORY = "it differentiates an argument that has a history"
 _PATIENCE = 2  # calls whose results may stay undifferentiated before the derivative is found without
+OTHER_CASTS = (
+    "a backward pass of a compiled function runs under another autocast than its earlier ones, which it was compiled for:"
+    " from now on the function runs uncompiled, call it again; or call backward() under the same autocast each time"
+)
 DOUBLE = "torch.compile with aot_autograd does not currently support double backward"
 
 
@@ -90,6 +96,10 @@ class Derivative:
         self.reads: set[int] = set()  # which of the gradients, arguments and saved storages its steps use
         self.watched: list[UntypedStorage] = []  # of the state
         self.problem = ""
+        self.around = casts.enabled  # what autocast cast to in the function's call
+        self.casts: list[
+            dict[str, Any]
+        ] = []  # and in backward passes that give what the recorded one gives: that one first
         self.checked = False
         self.undifferentiated = 0  # calls since the recording for which no backward pass came
         self.trail: list[Stage] = []
@@ -98,8 +108,8 @@ class Derivative:
         """Record the derivative with synthetic gradients if results seem never to be differentiated, so that the function can be one native
         call nevertheless. Do nothing if a backward pass would run user code."""
         self.undifferentiated += 1
-        if self.undifferentiated <= _PATIENCE or self.problem:
-            return
+        if self.undifferentiated <= _PATIENCE or self.problem or casts.enabled:
+            return  # where autocast is on, nobody knows whether it will be in a backward pass
         node = next((t.grad_fn for t in results if isinstance(t.grad_fn, FunctionNode)), None)
         if node is None or node.live is None or node.derivative is not self or not node.is_quiet():
             self.undifferentiated = -sys.maxsize
@@ -124,7 +134,7 @@ class Derivative:
 
     def record(self, node: FunctionNode, grads: list[Tensor]) -> list:
         """Run the derivative eagerly and record it."""
-        recorder = StepRecorder()
+        recorder, self.casts = StepRecorder(), [casts.enabled]
         for storage in self.storages.values():
             recorder.know_storage(storage, "state")
         tensors: list[Any] = [*grads, *node.arguments, *map(Whole, node.saved)]
@@ -199,6 +209,15 @@ class Derivative:
             if (a is None) != (b is None) or (a is not None and not a.matches(b)):
                 self.problem = "a gradient came out differently"
         self.checked = not self.problem
+
+    def try_other_casts(self, node: FunctionNode, grads: list[Tensor], ours: list) -> None:
+        """Find out whether the gradients are the same with and without the autocast that the function was called under."""
+        for other in (self.around, {}):
+            if other not in self.casts and node.is_quiet():
+                with autocast("cpu", other.get("cpu"), "cpu" in other):
+                    theirs = node.eager(grads)
+                same = [a is b if a is None or b is None else a.matches(b) for a, b in zip(ours, theirs)]
+                self.casts += [other] if all(same) else []
 
 
 def _made_up(shape: tuple, strides: tuple, d: Any, where: Any) -> Tensor:
@@ -281,6 +300,9 @@ class FunctionNode(CompiledNode):
     def found(self, came: list) -> tuple:
         derivative = self.derivative
         grads = derivative.gradients(came)
+        if self.live is None and casts.enabled not in derivative.casts:
+            derivative.problem = OTHER_CASTS
+            raise RuntimeError(OTHER_CASTS)
         if self.live is None:
             return derivative.arrived(derivative.run(self, grads), came)
         if not derivative.reaches:
@@ -303,6 +325,7 @@ class FunctionNode(CompiledNode):
         else:
             ours = derivative.rehearse(self, grads)
             found = self.eager(grads)
+            derivative.try_other_casts(self, grads, ours)
         derivative.compare(ours, found)
         return derivative.arrived(found, came)
 
@@ -320,6 +343,3 @@ class FunctionNode(CompiledNode):
     def release(self) -> None:
         super().release()
         self.saved, self.live, self.arguments = [], None, []
-
-
-__all__ = ["DOUBLE", "HISTORY", "Boundary", "CompiledNode", "Derivative", "FunctionNode", "Whole", "cut_off"]

@@ -11,7 +11,6 @@ from typing import Any
 from ...backends.cpu.onednn import direct
 from ...core.tensor import Tensor
 from ...graph.memory import Ref
-from ...graph.program import Value
 from .recorder import NotRecordable
 from .recording import Recorded
 from .steps import Launch, Number, Test
@@ -106,27 +105,6 @@ class Facts:
     def _test(self, i: int, step: Test) -> None:
         self.form.append(("test", step.name, step.size, step.place.buffer, str(step.error)))
         self._number(step.place.offset, "offset", i, 0)
-        if step.again is not None:
-            self._value("again", (i, ()), (step.again.arguments, step.again.keywords))
-
-    def _value(self, kind: str, path: Any, value: Any) -> None:
-        """Add an argument of an operator to the form and the numbers."""
-        if isinstance(value, Value):
-            self.form.append((value.buffer, value.dtype))
-            self._number(value.start, kind, path, "start", 0)
-            self._header(kind, path, value.shape, value.strides)
-        elif type(value) in (tuple, list):
-            self.form.append((type(value), len(value)))
-            for k, part in enumerate(value):
-                self._value(kind, (path[0], (*path[1], k)), part)
-        elif type(value) is dict:
-            self.form.append(tuple(value))
-            for k, part in value.items():
-                self._value(kind, (path[0], (*path[1], k)), part)
-        elif type(value) in (int, float):
-            self._number(value, kind, path, "number", 0)
-        else:
-            self.form.append(value)
 
     def _effects(self, recorded: Recorded) -> None:
         """Add the side effects of the call other than values in memory; raise NotRecordable for those that depend on more."""
@@ -144,6 +122,3 @@ class Facts:
             self.form.append((header.slot, header.dtype, header.contiguous, header.requires_grad))
             self._header("result", k, header.shape, header.strides)
             self._number(header.offset, "result", k, "offset", 0)
-
-
-__all__ = ["Facts"]

@@ -63,6 +63,3 @@ def attached(
     wrapped = {id(t): node.wrap(t, k) for k, t in enumerate(live)}
     wrapped.update({id(alias): t for alias, t in zip(inside, tensors) if alias is not t})
     return replaced(result, wrapped)
-
-
-__all__ = ["attached", "cut", "take_histories"]

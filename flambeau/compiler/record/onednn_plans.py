@@ -38,6 +38,3 @@ class Plans:
             return None
         self.know_workspace(memory)
         return memory.find(address)
-
-
-__all__ = ["Plans"]

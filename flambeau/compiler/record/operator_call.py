@@ -1,8 +1,8 @@
 """Steps that call an operator through Python, as a whole.
 
 An operator that read a number from one of its arguments may return something else in the next call: another shape, another part of its
-argument. Its results are then compared with the recorded ones, and if they differ the whole function is run eagerly instead. That is possible
-only while the program has changed nothing that existed before it."""
+argument. Its results are then compared with the recorded ones, and if they differ, what the program has changed until then is restored
+(`first_run.Undo`) and the whole function is run eagerly instead."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ...core.tensor import Tensor
 from ...graph.memory import Ref, mapped
 from ...graph.program import Value
 from ..state.arguments import ATOMS
-from .steps import Call, Launch, StepGraph
+from .steps import Call, StepGraph, Test
 
 
 class Placed(Protocol):
@@ -34,6 +34,10 @@ class Placed(Protocol):
 
 class Stale(Exception):
     """Raised when the program cannot run now, before it has changed anything."""
+
+
+class Failed(Stale):
+    """Raised when a step of a replay has raised an exception, and everything is restored: run eagerly, the call raises or handles it."""
 
 
 class OtherLayout(Stale):
@@ -67,23 +71,9 @@ def plain_parts(given: tuple[tuple, dict]) -> set[int] | None:
     return {part.buffer for part in parts if isinstance(part, Value)}
 
 
-def changes_outside(graph: StepGraph, steps: list[Any]) -> bool:
-    """Return whether any of the steps changes memory that existed before the function ran, or the state of a generator."""
-    for step in steps:
-        if isinstance(step, Call) and step.changes:
-            return True
-        if isinstance(step, Launch) and any(
-            graph.buffers[ref.buffer].source not in ("new", "workspace") for ref in step.writes()
-        ):
-            return True
-    return False
-
-
-def can_restart(graph: StepGraph) -> bool:
-    """Return whether a replay can be abandoned for an eager call: nothing that existed before is changed ahead of a result whose layout may
-    differ."""
-    compared = [i for i, step in enumerate(graph.steps) if isinstance(step, Call) and step.results is not None]
-    return not compared or not changes_outside(graph, graph.steps[: compared[-1]])
+def may_fail(step: Any) -> bool:
+    """Return whether a step may raise an exception in one call and not in another: an optimizer's update does not."""
+    return isinstance(step, Test) or (isinstance(step, Call) and step.call is not None)
 
 
 def holds_numbers(graph: StepGraph) -> bool:
@@ -162,9 +152,3 @@ class _Collector(watching.Watcher):
     def made(self, new: UntypedStorage) -> None:
         if new.ptr and new.device is cpu and new.capacity:
             self.found.append(new)
-
-
-__all__ = [
-    "OtherLayout", "Stale", "call_operator", "can_restart", "changes_outside", "holds_numbers", "parts_of",
-    "plain_parts", "tensor_at",
-]  # fmt: skip

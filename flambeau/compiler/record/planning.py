@@ -157,6 +157,3 @@ class Planner(StepRecorder):
             storages[b] = UntypedStorage.borrow(start, size, self._room)
             start += size
         return {v: v.over(storages[v.buffer]) for v in values}
-
-
-__all__ = ["Planner", "emitted", "joined_call", "loop_at", "lowered", "named", "program_of"]

@@ -108,6 +108,3 @@ class Functions:
     def at(self, sizes: np.ndarray) -> np.ndarray:
         """Return the integers at many sizes, a row for each function that varies."""
         return (self.rows @ np.stack([sizes**k for k in range(_DEGREE + 1)])) // self.divisors[:, None]
-
-
-__all__ = ["Function", "Functions", "fitted"]

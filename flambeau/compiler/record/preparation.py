@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...core import naming
+from ...core.casts import KeptCopy, casts
 from ...core.device import cpu
 from ...core.graph import GONE
 from ...core.sharded import SpreadTensor
@@ -15,14 +16,15 @@ from ...core.storage import UntypedStorage
 from ...core.tensor import Tensor
 from ...optim.elementwise import ElementwiseOptimizer
 from ..passes import pipeline
+from ..runtime.first_run import Undo
 from ..runtime.program import Program
 from ..state.arguments import Arguments
 from ..state.guards import AutogradItem, DictItem, GroupItem, Guard, Item, ListItem, TensorItem, observe
 from ..state.reach import Reach
-from .operator_call import can_restart
 from .recorder import NotRecordable, StepRecorder
 from .recording import GradSlot, Recorded, extent
 from .results import Results, leaves_of, saved_storages
+from .steps import Call
 from .views import Views
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ class Prepared:
         self.inputs: list[Tensor] = []  # leaves with such gradients
         self.switched: dict[tuple[int, str], tuple[dict, str, bool]] = {}  # what the call has set to True or False
         self.outside: dict[int, Any] = {}  # tensors that replace arguments for the caller, by id
+        self.casts: list[KeptCopy] = []  # copies of parameters that autocast made in the call and keeps after it
         self.copies: list[tuple[Any, Any]] = []  # lists and dicts among the arguments that the function gets copies of
         self.state = [t for _, t in reach.tensors.values()]
         self.observed = observe(reach.items)
@@ -138,21 +141,24 @@ class Prepared:
         derivative, saves = self._derivative(results)
         graph = recorder.graph
         self._guard_grads(graph)
+        kept = self._kept_casts()
         buffers = [s.buffer for s in results.slots]
         self._only_known(graph)
         trail = pipeline.run(graph, set(buffers))
-        if not can_restart(graph):
-            raise NotRecordable("a number that is read from a tensor comes after changes of the state")
         program = Program(graph, self.arguments, [b if b >= 0 else -1 for b in buffers])
         options = self._live_options(graph)
         recorded = Recorded(program, Guard(self.observed), results, make, grads)
         recorded.trail = trail
         recorded.derivative, recorded.saves = derivative, saves
         self._note_changes(recorded)
+        undo = Undo(program, bool(recorded.grads or recorded.counted or recorded.switched))
+        if program.sends and any(isinstance(step, Call) and step.results is not None for step in graph.steps):
+            raise NotRecordable("a number is read from a tensor in a call that sends messages")
+        recorded.undo = undo if undo.needed else None
         read: list[Any] = [self.grads_before[id(leaf)] for leaf in self.inputs]
         bumps = {id(s): s.version - v for s, v in self.versions}
         recorded.inputs = [(leaf, bumps.get(id(grad._storage), 0)) for leaf, grad in zip(self.inputs, read)]
-        recorded.options = options
+        recorded.options, recorded.casts = options, kept
         recorded.objects = self.given.objects
         return recorded
 
@@ -234,6 +240,19 @@ class Prepared:
         if self.inputs:
             extra.append(LooseGradients(self.inputs, {s.ptr for s in self.storages.values()}))
         self.observed += observe(extra)
+
+    def _kept_casts(self) -> list[tuple[Tensor, Any]]:
+        """Return the parameters whose copies autocast keeps in a context around the function, and the dtypes of these: an eager call that
+        follows reads them."""
+        before, arguments = {id(s): v for s, v in self.versions}, {id(t) for t in self.given.tensors}
+        found = [one for one in self.casts if id(one.leaf) in self.reach.tensors]
+        if any(id(one.leaf) in arguments for one in self.casts):
+            raise NotRecordable("autocast keeps a copy of an argument")
+        if any(before.get(id(one.storage)) != one.state[1] for one in found):
+            raise NotRecordable("autocast casts a parameter that was changed before")
+        if found:
+            self.observed += observe([CastsItem([(id(one.leaf), one.copy.dtype) for one in found])])
+        return [(one.leaf, one.copy.dtype) for one in found]
 
     def _as_input(self, leaf: Tensor, grad: Tensor, buffer: Any) -> None:
         """Make a gradient that is another tensor in each call an input of the program, after its arguments."""
@@ -329,6 +348,19 @@ class GradItem(TensorItem):
         return "" if meta is not None and meta.grad is self.held else "a gradient is another tensor"
 
 
+class CastsItem(Item):
+    """Parameters that autocast casts once, in a context around the function: no copy of them was made before they were changed."""
+
+    __slots__ = ("keys",)
+
+    def __init__(self, keys: list[tuple[int, Any]]):
+        self.what, self.keys = "copies that autocast keeps", keys
+
+    def difference(self) -> str:
+        kept = [casts.cache.get(key) for key in self.keys]
+        return self.what + " are outdated" if any(one is not None and one.outdated for one in kept) else ""
+
+
 class LooseGradients(Item):
     """Guard of gradients that are read and may be replaced by other tensors: each must have memory of its own."""
 
@@ -345,6 +377,3 @@ class LooseGradients(Item):
                 return "a gradient is missing, or shares memory"
             found.add(grad._storage.ptr)
         return "" if len(found) == len(self.leaves) else "two gradients share memory"
-
-
-__all__ = ["Changes", "GradItem", "Prepared", "new_grads"]

@@ -30,7 +30,7 @@ from ...ops.index.bad_index import bad_index
 from ...optim.fused import Update as FusedUpdate
 from ..state.collector import around_collections
 from .onednn_plans import Plans
-from .operator_call import changes_outside, parts_of, plain_parts
+from .operator_call import parts_of, plain_parts
 from .returned_numbers import only_returned
 from .steps import MEMCPY, MEMSET, Buffer, Call, Launch, Number, Ref, StepGraph, Test, Update, VaryingNumber, mapped
 from .views import Views
@@ -155,9 +155,10 @@ class StepRecorder(Recorder):
         return leaf
 
     def failed(self, running: Leaf) -> None:
-        """Record an operator that raised, perhaps by a hook for saved tensors: what it did until then counts."""
+        """Record an operator that raised, perhaps by a hook for saved tensors: what it did until then counts. Refuse if the exception depends
+        on values: in a replay it may not come, and what handles it must not run."""
         self.end(running, None)
-        if running.problem:
+        if running.problem or running.tests or running.converts:
             self.refuse(f"{running.name} ends with an exception")
 
     def _number(self, function: Callable, args: tuple) -> Any:
@@ -220,8 +221,6 @@ class StepRecorder(Recorder):
         if leaf.problem:
             self.graph.steps.append(call)
             return
-        for test in leaf.tests:
-            test.again = call
         self.graph.steps += leaf.steps
         if leaf.generator is not None and leaf.generator not in self.graph.generators:
             self.graph.generators.append(leaf.generator)
@@ -249,7 +248,6 @@ class StepRecorder(Recorder):
             or op.draws
             or len(tensors) < len(parts)
             or (call.numbers is not None and (call.changes or not self.keeps_numbers))
-            or changes_outside(self.graph, self.graph.steps)
         ):
             self.refuse(f"{call.name} depends on a number that it reads from a tensor")
             return []

@@ -8,20 +8,22 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ...amp.casting import kept_copy
 from ...core import naming
 from ...core.allocator import allocator
 from ...core.storage import INFERENCE, UntypedStorage
 from ...core.tensor import Tensor, tensors_in
 from ..passes.pipeline import Stage
 from ..runtime import messages
-from ..runtime.first_run import Rehearsal, SetAside, extent, to_the_end
+from ..runtime.first_run import Rehearsal, SetAside, Undo, extent, to_the_end
 from ..runtime.program import Program
 from ..runtime.stepwise import run_stepwise
 from ..state.arguments import Arguments, settings_key
+from ..state.frames import from_signal_handler
 from ..state.guards import Guard, Words, gradient_rows
 from ..state.object_layouts import GRADIENTS_ARE_KNOWN
 from .comparison import TensorPrint
-from .operator_call import Stale
+from .operator_call import Failed, Stale
 from .results import Header, Results
 
 if TYPE_CHECKING:
@@ -79,6 +81,10 @@ class Recorded:
         self.busy = False  # whether it runs in an outer call: a recording belongs to one thread
         self.derivative: Derivative | None = None
         self.family: Any = None  # the state shared with recordings for other sizes, if there is any
+        self.undo: Undo | None = None  # where a step may raise an exception
+        self.casts: list[
+            Any
+        ] = []  # parameters that autocast, around the call, keeps copies of, and the dtypes of these
         self.light = False  # whether it was made without passes, for one of many sizes
         self.due: float = math.inf  # calls after which a full recording is worth making
         self.saves: list[Any] = []  # slots that the derivative reads, or the storage itself if it existed before
@@ -107,12 +113,34 @@ class Recorded:
         return [*tensors, *grads]
 
     def run(self, tensors: Any) -> Any:
+        if self.derivative is not None and self.derivative.problem:
+            raise Stale(self.derivative.problem)
         tensors = self._with_inputs(tensors)
+        for leaf, target in self.casts:
+            kept_copy(leaf, target)
         made, reused = self._storages()
-        self.program.run(tensors, made, self._options())
+        if self.undo is None:
+            self.program.run(tensors, made, self._options())
+        else:
+            self._run_or_restore(tensors, made, self.undo)
         self._leave(tensors, made, reused)
         self.calls += 1
         return self.make(tensors, made, None) if self.derivative is None else self._with_history(tensors, made)
+
+    def _run_or_restore(self, tensors: list[Tensor], made: list[UntypedStorage], undo: Undo) -> None:
+        """Run the program. Where a step raises an exception, restore what was there before, and raise `Failed` instead of it."""
+        restore, failed, self.program.failed = undo.save(tensors), False, None
+        try:
+            self.program.run(tensors, made, self._options())
+        except BaseException as problem:
+            to_the_end(restore)
+            if isinstance(problem, Stale):
+                raise
+            failed = isinstance(problem, Exception) and undo.restores(self.program.failed)
+            if not failed or from_signal_handler(problem):
+                raise
+        if failed:  # not while the exception is handled: a function may ask for that
+            raise Failed("an operator has raised an exception")
 
     def _with_history(self, tensors: list[Tensor], made: list[UntypedStorage]) -> Any:
         """Return the results with a node that knows their derivative."""

@@ -60,6 +60,3 @@ def relaid_steps(graph: StepGraph) -> list[Relaid]:
         elif at[-1] - at[0] < len(at):
             found.append(relaid_of(graph, *steps))
     return [each for each in found if each is not None]
-
-
-__all__ = ["Relaid", "relaid_of", "relaid_steps"]

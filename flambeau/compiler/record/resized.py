@@ -4,11 +4,9 @@ Buffers have the same offsets at all sizes, those of the largest, so that nothin
 
 from __future__ import annotations
 
-import functools
 import math
 import struct
 from array import array
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,6 @@ import numpy as np
 from ...backends.cpu.onednn import direct
 from ...core.size import make_size
 from ...graph.memory import Ref
-from ...graph.program import Value
 from ..runtime import driver
 from ..runtime.program import Program
 from .facts import Facts
@@ -121,9 +118,6 @@ class Resized:
         self.rows_at = self.rows.buffer_info()[0]
         self.row_count = len(rows) // 3
         self.write = driver.runner(True)
-        for i, failure in enumerate(program.failures):
-            if failure is not None and isinstance(program.origins[i], Test):
-                program.failures[i] = functools.partial(self._fail, failure)
 
     def _place(self, kind: str, i: int, k: int, j: int = 0) -> tuple[int, int]:
         program = self.recorded.program
@@ -162,21 +156,14 @@ class Resized:
         return recorded
 
     def settle(self) -> Recorded:
-        """Write the numbers of the current size into the graph, for the run that is compared and for errors."""
+        """Write the numbers of the current size into the graph, for the run that is compared."""
         graph, t = self.recorded.program.graph, self.size
-        calls: dict[int, dict] = {}
         for place, u in zip(self.places, self.which):
             value = self.different[u](t)
             if place[0] == "buffer":
                 graph.buffers[place[1]].size = int(value)
-            elif place[0] == "again":
-                (i, path), field, d = place[1:]
-                calls.setdefault(i, {}).setdefault(path, {})[field, d] = value
             elif place[0] in ("word", "offset", "packed"):
                 self._settle_argument(graph.steps[place[1]], place, value)
-        for i, found in calls.items():
-            again = graph.steps[i].again
-            again.arguments, again.keywords = _exchanged((again.arguments, again.keywords), (), found)
         return self.recorded
 
     @staticmethod
@@ -192,24 +179,3 @@ class Resized:
             words = list(struct.unpack(f"{len(step.arguments[k]) // 8}q", step.arguments[k]))
             words[rest[0]] = int(value)
             step.arguments[k] = struct.pack(f"{len(words)}q", *words)
-
-    def _fail(self, failure: Any) -> None:
-        self.settle()
-        failure()
-
-
-def _exchanged(value: Any, path: tuple, found: dict[tuple, dict]) -> Any:
-    """Return an argument of an operator with its numbers replaced by those found for its `path`."""
-    if isinstance(value, Value):
-        numbers = found[path]
-        shape = [int(numbers["shape", d]) for d in range(len(value.shape))]
-        strides = tuple(int(numbers["strides", d]) for d in range(len(value.shape)))
-        return replace(value, start=int(numbers["start", 0]), shape=make_size(shape), strides=strides)
-    if type(value) in (tuple, list):
-        return type(value)([_exchanged(part, (*path, k), found) for k, part in enumerate(value)])
-    if type(value) is dict:
-        return {k: _exchanged(part, (*path, k), found) for k, part in value.items()}
-    return found[path]["number", 0] if path in found else value
-
-
-__all__ = ["Resized"]

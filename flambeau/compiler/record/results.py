@@ -393,9 +393,3 @@ def same_results(a: Any, b: Any, alike: Callable[[Tensor, Tensor], bool]) -> boo
 def walked(t: Tensor) -> bool:
     """Return whether a backward pass has gone through a tensor's graph and freed the saved values."""
     return any(entry is GONE for node in nodes_of(t.grad_fn) for entry in node.saved_fields().values())
-
-
-__all__ = [
-    "Header", "Results", "Slot", "held_storages", "is_live", "leaves_of", "live_in", "nodes_of", "replaced", "saved_storages",
-    "same_results", "spent", "write_back",
-]  # fmt: skip

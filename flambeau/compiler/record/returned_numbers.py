@@ -47,6 +47,3 @@ def _ends(code: CodeType, at: int) -> bool:
         elif instruction.opname not in _HARMLESS or (instruction.opname in _CALLING and instruction.arg):
             return False
     return False
-
-
-__all__ = ["only_returned"]

@@ -161,13 +161,12 @@ def places_of(step: Launch, kinds: str, rank: int) -> list[Any]:
 
 @dataclass(eq=False, slots=True)
 class Test:
-    """Check that the number at a place is zero; if not, the operator that reports an error there is called again, to raise it."""
+    """Check that the number at a place is zero; if not, an operator reports an error there, which the function raises when it runs eagerly."""
 
     name: str
     place: Ref
     size: int
-    again: Call | None = None
-    error: Exception | None = None  # to be raised, where it needs no second call
+    error: Exception | None = None  # where it does not depend on values
     call: operators.Call | None = None
 
     def refs(self) -> Iterator[Ref]:
@@ -271,9 +270,8 @@ def effects(graph: StepGraph, steps: list[Any]) -> tuple[set[int], set[int]]:
 
 
 def used(step: Any) -> set[int]:
-    """Return the buffers that a step reads or writes, now or when its operator is called again."""
-    again = step.again.refs() if isinstance(step, Test) and step.again else ()
-    return {r.buffer for r in (*step.refs(), *again)}
+    """Return the buffers that a step reads or writes."""
+    return {r.buffer for r in step.refs()}
 
 
 def _line(step: Any) -> str:

@@ -93,6 +93,3 @@ class Views:
 
 def _geometry(t: Tensor) -> tuple:
     return t.shape, t._strides, t._offset, t.dtype, t.requires_grad
-
-
-__all__ = ["ViewCall", "Views"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..record.steps import Launch, Ref, StepGraph, Test, operands
+from ..record.steps import Launch, Ref, StepGraph, operands
 
 _ALIGNMENT = 64
 Lives = dict[int, tuple[int, int]]
@@ -19,8 +19,7 @@ def lifetimes(graph: StepGraph, wanted: set[int]) -> Lives:
     for i, step in enumerate(graph.steps):
         lane = step.lane if isinstance(step, Launch) else None
         first, last = (i, i) if lane is None else (starts.setdefault(lane[0], i), ends[lane[0]])
-        refs = [*step.refs(), *(step.again.refs() if isinstance(step, Test) and step.again else ())]
-        for ref in refs:
+        for ref in step.refs():
             if ref.buffer in wanted:
                 found[ref.buffer] = (found.get(ref.buffer, (first, i))[0], last)
     return found
@@ -84,6 +83,3 @@ def _is_last(ref: Ref, step: int, lives: Lives) -> bool:
     """Return whether a step is the last to use a buffer, and not the one that made it."""
     first, last = lives.get(ref.buffer, (step, -1))
     return last == step and first < step
-
-
-__all__ = ["arrange", "in_place", "lifetimes"]

@@ -113,6 +113,3 @@ def checker() -> Any:
             f.ret()
     f.write("i64", "%count", "%result")
     return jit.support_function(f, "plp", True)
-
-
-__all__ = ["caller", "cell_caller", "checker", "forker", "runner", "tester"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import math
 import os
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,8 @@ from ...core.raw_memory import first_address
 from ...core.storage import UntypedStorage
 from ...core.tensor import Tensor
 from ..record.comparison import Print, kind_of, view
-from ..record.steps import Launch, Test, operands
+from ..record.operator_call import may_fail
+from ..record.steps import Call, Launch, Test, operands
 from .program import Program
 
 _GARBAGE = 0xCB
@@ -105,8 +107,7 @@ class Rehearsal:
             places[b] = program.arena.ptr + offset, graph.buffers[b].size
         written: set[int] = set()
         for i, step in enumerate(graph.steps):
-            refs = [*step.refs(), *(step.again.refs() if isinstance(step, Test) and step.again else ())]
-            for ref in refs:
+            for ref in step.refs():
                 self._last[ref.buffer] = i
                 self._first.setdefault(ref.buffer, i)
                 if ref.buffer in places:
@@ -114,12 +115,12 @@ class Rehearsal:
             for ref in () if isinstance(step, Test) else changed_by(step):
                 if ref.buffer >= 0 and ref.buffer not in written:
                     written.add(ref.buffer)
-                    self._changed.setdefault(i, []).extend(self._outside(ref.buffer, tensors))
+                    self._changed.setdefault(i, []).extend(outside(program, ref.buffer, tensors))
         self._find_brief(tensors)
         for address, size in places.values():  # no step uses them
             ctypes.memset(address, _GARBAGE, size)
         for b in {r.buffer for u in graph.updates for refs in u.scalars for r in refs} - written:
-            self.saved += [(at, ctypes.string_at(at, size), kind) for at, size, kind in self._outside(b, tensors)]
+            self.saved += [(at, ctypes.string_at(at, size), kind) for at, size, kind in outside(program, b, tensors)]
 
     def _find_brief(self, tensors: list[Tensor]) -> None:
         """Find the parts of changed memory that nothing else needs: they are restored right after the step."""
@@ -130,24 +131,11 @@ class Rehearsal:
         for i, step in enumerate(graph.steps):
             refs = {} if isinstance(step, Test) else {r.buffer: r for r in changed_by(step) if r.buffer not in kept}
             for buffer in refs:
-                places = self._outside(buffer, tensors) if self._last.get(buffer) == i else []
+                places = outside(self.program, buffer, tensors) if self._last.get(buffer) == i else []
                 for place in places:
                     if place in self._changed.get(i, ()) and place[0] not in self.shown:
                         self._changed[i].remove(place)
                         self._brief.setdefault(i, []).append(place)
-
-    def _outside(self, index: int, tensors: list[Tensor]) -> list[tuple[int, int, Any]]:
-        """Return the memory of a buffer that existed before: address, size, and the kind of its numbers."""
-        argument = self.program.arguments.get(index)
-        if argument is None:
-            buffer = self.program.graph.buffers[index]
-            if buffer.source != "state":
-                return []
-            size = buffer.size if buffer.storage is None else min(buffer.size, buffer.storage.size_bytes)
-            return [(buffer.address, size, None if buffer.dtype is None else kind_of(buffer.dtype))]
-        first = tensors[argument[0]]._storage.ptr
-        sharing = [t for t in tensors if t._storage.ptr == first and first]
-        return [(first_address(t), extent(t), kind_of(t.dtype)) for t in sharing]
 
     def widths(self, step: Any) -> list[int] | None:
         """Return, for a loop over a formula that can run in pieces, the bytes per element behind each argument after the first, which is
@@ -215,6 +203,62 @@ class Rehearsal:
         return self._found
 
 
+class Undo:
+    """Memory and generators that a program changes before the last step that may raise an exception. A call saves them, and restores
+    them where one is raised: run eagerly from there, the function leaves behind and handles what it would uncompiled. Where they are
+    large and the call `leaves` nothing else behind, only what is changed first is saved: later errors are not undone."""
+
+    def __init__(self, program: Program, leaves: bool):
+        self.graph, self.arguments, steps = program.graph, program.arguments, program.graph.steps
+        # Errors of steps before this one are undone.
+        self.end = max((i + 1 for i, step in enumerate(steps) if may_fail(step)), default=0)
+        self.needed, self.complete, self.buffers = not program.sends and self.end > 0, True, list[int]()
+        leaves = leaves or any(isinstance(step, Call) and step.results is not None for step in steps)
+        left = math.inf if leaves else max(_WORTHWHILE, program.bytes // 16)
+        for i, step in enumerate(steps[: self.end]):
+            for b in () if isinstance(step, Test) else dict.fromkeys(r.buffer for r in changed_by(step)):
+                held = b in self.arguments or (b >= 0 and self.graph.buffers[b].source == "state")
+                if b in self.buffers or not held:
+                    continue
+                left -= self.graph.buffers[b].size
+                if left < 0:
+                    self.end, self.complete = i, False
+                    return
+                self.buffers.append(b)
+
+    def restores(self, failed: Any) -> bool:
+        """Return whether everything is as it was before the call where this step has failed, or an unknown one."""
+        return self.complete or (failed is not None and self.graph.steps.index(failed) < self.end)
+
+    def save(self, tensors: list[Tensor]) -> Callable[[], None]:
+        """Copy what is going to be changed, and return the function that restores it."""
+        places = [place for b in self.buffers for place in outside(self, b, tensors)]
+        copies = [(address, ctypes.string_at(address, size)) for address, size, _ in places]
+        marks = [(g, g.state_bytes()) for g in self.graph.draws]
+
+        def restore() -> None:
+            for address, old in copies:
+                ctypes.memmove(address, old, len(old))
+            for generator, mark in marks:
+                generator.set_state_bytes(mark)
+
+        return restore
+
+
+def outside(program: Program | Undo, index: int, tensors: list[Tensor]) -> list[tuple[int, int, Any]]:
+    """Return the memory of a buffer that existed before: address, size, and the kind of its numbers."""
+    argument = program.arguments.get(index)
+    if argument is None:
+        buffer = program.graph.buffers[index]
+        if buffer.source != "state":
+            return []
+        size = buffer.size if buffer.storage is None else min(buffer.size, buffer.storage.size_bytes)
+        return [(buffer.address, size, None if buffer.dtype is None else kind_of(buffer.dtype))]
+    first = tensors[argument[0]]._storage.ptr
+    sharing = [t for t in tensors if t._storage.ptr == first and first]
+    return [(first_address(t), extent(t), kind_of(t.dtype)) for t in sharing]
+
+
 def changed_by(step: Any) -> list[Any]:
     """Return the places that a step may write to."""
     return step.writes() if isinstance(step, Launch) else list(step.refs())
@@ -225,6 +269,3 @@ def extent(t: Tensor) -> int:
     if 0 in t.shape:
         return 0
     return (1 + sum((n - 1) * s for n, s in zip(t.shape, t._strides))) * t.dtype.itemsize
-
-
-__all__ = ["PIECE", "Rehearsal", "SetAside", "changed_by", "extent", "to_the_end"]

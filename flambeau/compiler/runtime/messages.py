@@ -119,6 +119,3 @@ class States:
         held.memory.put_back()
         for generator, mark in held.generators:
             generator.set_state_bytes(mark)
-
-
-__all__ = ["Answers", "States"]

@@ -15,8 +15,8 @@ Other executors, such as a captured CUDA graph, have the same interface:
         tensors     the arguments: anything with `_storage`, `_offset` and `dtype`; their layouts are those of the recorded call
         made        storages for the results, which the caller keeps
         options     for each update, the current options of its optimizer
-        Runs every step, in order. Raises `Stale`, before anything has changed, if the program does not fit this call, and the
-        operator's error if a `Test` finds a number that is not zero.
+        Runs every step, in order. Raises `Stale`, before anything has changed, if the program does not fit this call, and
+        an error if a `Test` finds a number that is not zero; `failed` is that step then.
     place(made, which)
                     store some results in these storages from now on, unless a run is given others
     rest()          return the program's own memory to the system until the next run, if possible
@@ -95,6 +95,7 @@ class Program:
         self._relaid: dict[int, Any] = {}  # steps with feature maps in another layout than in the recorded calls
         self.rehearsal: Callable[[Program], None] | None = None
         self.changed: list[int] | None = None
+        self.failed: Any = None  # the step that last reported an error
         self._left = False  # whether a run has ended between the start and the end of a message
         self._build()
 
@@ -250,11 +251,10 @@ class Program:
 
     def _failing(self, test: Test) -> Callable[[], None]:
         def fail() -> None:
+            ctypes.memset(self.address(test.place), 0, test.size)
             if test.error is not None:
                 raise type(test.error)(*test.error.args)
-            assert test.again is not None
-            call_operator(self, test.again)
-            raise RuntimeError(f"{test.name} reported an error that it does not report when called again")
+            raise IndexError(f"{test.name}: an index is out of range")
 
         return fail
 
@@ -284,8 +284,7 @@ class Program:
         base = self.block.buffer_info()[0]
         rows = []
         named = [name for _, name, _ in self._patches]
-        calls = [s if isinstance(s, Call) else s.again for s in self.graph.steps if isinstance(s, (Call, Test))]
-        for ref in [r for c in calls if c is not None for r in c.refs()]:
+        for ref in [r for step in self.graph.steps if isinstance(step, Call) for r in step.refs()]:
             if ref.buffer >= 0 and ref.buffer not in self.offsets and self.graph.buffers[ref.buffer].source != "state":
                 named.append(self._name_of(ref.buffer))
         for name in dict.fromkeys(named):
@@ -382,6 +381,7 @@ class Program:
                 if fresh:
                     self.runner(self.steps_at, 0, self.patches_at, fresh, self.values_at, self.status_at)
                     fresh = 0
+                self.failed = call  # unless it returns
                 call_operator(self, call)
                 continue
             start = self.steps_at + 24 * first
@@ -459,7 +459,7 @@ class Program:
         return update.prologue, update.names, cells, [(count + n.position, slot[n]) for n in numbers]
 
     def _fail(self, instruction: int) -> None:
-        failure = self.failures[instruction]
+        failure, self.failed = self.failures[instruction], self.origins[instruction]
         assert failure is not None
         failure()
 
@@ -484,6 +484,3 @@ class Cell(NamedTuple):
 def _signed(word: int) -> int:
     word &= _UNSIGNED
     return word - (1 << 64) if word >> 63 else word
-
-
-__all__ = ["Program", "Segment"]

@@ -111,6 +111,3 @@ class Marks:
                 self.told.add(id(item))
                 why = why or f"it changes Python's state: {changed}"
         return why
-
-
-__all__ = ["Marks", "makers", "unreachable", "users_of"]

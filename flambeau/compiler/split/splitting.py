@@ -382,6 +382,3 @@ def find(function: Any, known: Source | None) -> tuple[Source, tuple] | str:
     given.decorators = decorators
     why = refusal(given)
     return why or (given, first)
-
-
-__all__ = ["Split", "alone", "find", "is_plain", "marked", "statements"]

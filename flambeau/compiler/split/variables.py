@@ -111,6 +111,3 @@ def shared(tree: ast.FunctionDef, parameters: set[str]) -> set[str]:
 
     count(tree, 1)
     return late | {n for n in captured if counts.get(n, 0) > 1}
-
-
-__all__ = ["BLOCKS", "flow", "loads", "own_nodes", "shared", "stores"]

@@ -193,6 +193,3 @@ def settings_key() -> tuple:
         state.fill_uninitialized_memory, state.warn_always, tuple(settings.attention_kernels.values()),
         threading.get_ident(), os.getpid(), generation[0],
     )  # fmt: skip
-
-
-__all__ = ["ATOMS", "DYNAMIC", "STATIC", "WEAK", "Arguments", "layout_of", "settings_key"]

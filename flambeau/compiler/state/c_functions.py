@@ -109,6 +109,3 @@ def looks_at_frames(f: Any) -> bool:
 def _name(f: Any) -> str:
     module = getattr(f, "__module__", None) or ""
     return f"{module}.{f.__qualname__}()" if module not in ("", "builtins") else f"{f.__qualname__}()"
-
-
-__all__ = ["ASK_FOR_EXCEPTIONS", "CONTAINERS", "IMMUTABLE", "NUMBERS", "is_known", "looks_at_frames", "objection"]

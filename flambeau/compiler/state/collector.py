@@ -29,6 +29,3 @@ def around_collections(make: Callable[[], contextlib.AbstractContextManager[None
         yield
     finally:
         gc.callbacks[:] = [call for call in gc.callbacks if call is not begin and call is not end]
-
-
-__all__ = ["around_collections"]

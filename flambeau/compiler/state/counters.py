@@ -111,6 +111,3 @@ def _other_uses(tree: ast.AST) -> set[str]:
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             found |= {node.value, f".{node.value}", *re.findall(r"\.\w+", node.value)}  # "{0.calls}".format(self)
     return found
-
-
-__all__ = ["CountedCell", "CountedItem", "set_free"]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import signal
 import sys
+import traceback
 import types
 from typing import Any
 
@@ -31,6 +33,18 @@ def running_id(frame: types.FrameType) -> Any:
     return (id(frame.f_globals), *cells[-around:])
 
 
+def signal_handlers() -> set[Any]:
+    """Return the code of the functions that handle signals: they may run at any time, inside of any other."""
+    handlers = map(signal.getsignal, signal.valid_signals())
+    return {f.__code__ for f in handlers if isinstance(f, types.FunctionType)}
+
+
+def from_signal_handler(problem: BaseException) -> bool:
+    """Return whether an exception comes from a signal's handler, not from what ran when the signal came."""
+    codes = signal_handlers()
+    return any(frame.f_code in codes for frame, _ in traceback.walk_tb(problem.__traceback__))
+
+
 def _frames_are_known() -> bool:
     """Return whether frames tell which function they run, after a trial on functions with the same code, and on generators."""
     if sys.implementation.name != "cpython" or sys.version_info >= (3, 14) or object.__basicsize__ != 16:
@@ -52,5 +66,3 @@ def _frames_are_known() -> bool:
 
 FRAMES_ARE_KNOWN = _frames_are_known()
 FUNCTIONS_ARE_KNOWN = FRAMES_ARE_KNOWN and sys.version_info >= (3, 11)  # the id is the function's address
-
-__all__ = ["FRAMES_ARE_KNOWN", "FUNCTIONS_ARE_KNOWN", "function_id", "running_id"]

@@ -483,7 +483,3 @@ def _shown(value: Any) -> str:
         return f"a tensor of shape {list(value.shape)}"
     text = repr(value) if type(value) in (*ATOMS, tuple, list, dict) else f"a {type(value).__name__}"
     return text if len(text) < 80 else text[:77] + "..."
-
-
-__all__ = ["AutogradItem", "CellItem", "ClassItem", "CollectionItem", "DictItem", "FunctionItem", "GroupItem", "Guard", "Item", "ListItem",
-           "MISSING", "OwnDictItem", "SlotsItem", "TensorItem", "TypeItem", "ValueItem", "Words", "contents", "gradient_rows", "observe", "same"]  # fmt: skip

@@ -193,6 +193,3 @@ GRADIENTS_ARE_KNOWN = SLOTS_ARE_KNOWN and DICTS_HAVE_VERSIONS
 POINTER_SLOT = _slot(UntypedStorage, "ptr") if SLOTS_ARE_KNOWN else 0
 ENTRIES_ARE_KNOWN = not DICTS_HAVE_VERSIONS and _entries_are_known()
 FUNCTION_PLACES, CLASS_PLACES = _function_places(), _class_places()
-
-__all__ = ["CLASSES_ARE_KNOWN", "CLASS_PLACES", "DICT_SIZE", "DICT_VERSION", "FUNCTION_PLACES", "GRADIENTS_ARE_KNOWN", "POINTER_SLOT", "Rows",
-           "SETS_ARE_KNOWN", "SET_SIZE", "SLOTS_ARE_KNOWN", "TENSOR_SLOTS", "dict_rows", "own_dict_row", "word"]  # fmt: skip

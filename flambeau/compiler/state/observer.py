@@ -10,7 +10,6 @@ import _warnings
 import contextlib
 import ctypes
 import inspect
-import signal
 import sys
 import types
 import warnings
@@ -21,7 +20,7 @@ from typing import Any
 from ...kernels.loops_source import parse
 from . import c_functions
 from .collector import around_collections
-from .frames import FRAMES_ARE_KNOWN, FUNCTIONS_ARE_KNOWN, function_id, running_id
+from .frames import FRAMES_ARE_KNOWN, FUNCTIONS_ARE_KNOWN, function_id, running_id, signal_handlers
 from .origins import LIBRARY, SHARED, USER, kind_of, reaches_outside
 
 MADE = "_flambeau_part"  # what functions are called that are made of other functions' statements
@@ -116,8 +115,7 @@ class _Watch:
         # what happens once, or at any time, does not count.
         self.aside: types.FrameType | None = None
         self.collects = False
-        handlers = map(signal.getsignal, signal.valid_signals())
-        self.apart = {inspect.unwrap(parse).__code__, *(getattr(f, "__code__", None) for f in handlers)}
+        self.apart = {inspect.unwrap(parse).__code__, *signal_handlers()}
 
     @contextlib.contextmanager
     def collecting(self) -> Iterator[None]:
@@ -215,6 +213,3 @@ class _Watch:
         while frame is not None and self._kind(frame) == SHARED:
             frame = frame.f_back
         return frame is not None and self._kind(frame) == USER
-
-
-__all__ = ["MADE", "Observer", "Ran"]

@@ -138,7 +138,3 @@ def is_pythons(cls: type) -> bool:
     file = getattr(sys.modules.get(cls.__module__), "__dict__", {}).get("__file__")
     in_c = any(isinstance(v, _METHODS_IN_C) and v.__objclass__ is cls for v in cls.__dict__.values())
     return not in_c and (file is None or file.endswith((".py", ".pyc")))
-
-
-__all__ = ["HEAP_TYPE", "LIBRARY", "SHARED", "USER", "called_by_us", "is_known_by_identity", "is_library", "is_library_class", "is_library_module", "is_outside",
-           "is_put_there", "is_pythons", "is_shared_module", "is_users", "kind_of", "reaches_outside", "shows_its_state"]  # fmt: skip

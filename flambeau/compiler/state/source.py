@@ -154,6 +154,3 @@ def _same(a: types.CodeType, b: types.CodeType) -> bool:
         elif type(x) is not type(y) or (x != y and repr(x) != repr(y)):
             return False
     return True
-
-
-__all__ = ["SCOPES", "Source", "located", "of"]
