@@ -16,7 +16,7 @@ from .program import Program
 from .reductions import fuse_into_reductions, take_sums
 from .remaking import remake_kept
 from .rows import fuse_rows
-from .sharing import share
+from .sharing import share, write_over
 
 PASSES: tuple[Callable[[Program], None], ...] = (
     drop_dead,
@@ -31,6 +31,7 @@ PASSES: tuple[Callable[[Program], None], ...] = (
     take_sums,
     read_unconverted,
     drop_dead,
+    write_over,
     fuse,
     fuse_rows,
     fuse_into_reductions,

@@ -16,6 +16,7 @@ from ..core.tensor import Tensor, contiguous_strides
 from ..expr.functions import minimum
 from ..expr.node import PREDICATES, Expr, arg, cast, children, const, rebuild, walk
 from ..kernels import ir
+from ..kernels.cuda_rows import shapes
 from ..kernels.elementwise import formula_text, quotient, remainder
 from ..kernels.geometry import plan_reduction
 from ..ops.machinery.record import Op
@@ -23,8 +24,8 @@ from .fusion import passed
 from .loops import Number
 from .program import Call, Program, Value
 
-# Threads that a large GPU keeps busy: so many share out the rows whose columns are summed up, eight elements for each.
-_THREADS = 132 * 1024
+# Of a large GPU: blocks that run at the same time share out the rows whose columns are summed up, eight elements for each thread.
+_PROCESSORS, _THREADS, _REGISTERS, _OWN = 132, 2048, 1 << 16, 40  # registers of a thread besides elements and sums
 _FLOATS = (float32, bfloat16, float16)
 _i, _j, _rows, _size = (ir.var(name, int64) for name in ("i", "j", "rows", "size"))
 
@@ -57,7 +58,6 @@ class FusedRows:
 
     def __init__(self, group: Any, keep: list[Any]):
         self.rows, self.dims, self.width, self.where = group.rows, group.dims, group.width, group.device
-        self.blocks = min(self.rows, _THREADS // max(32, 1 << (self.width // 8 - 1).bit_length()))
         self.stored = [(p, *group.results[p]) for p in keep]
         self.columns = [root for root, _ in group.columns.values()]
         self.sums = group.sums
@@ -78,7 +78,15 @@ class FusedRows:
         self.levels = {k: "n" if isinstance(p, Number) else p.level for k, p in spots.items()}
         self.outer = {k: () if isinstance(p, Number) else p.outer for k, p in spots.items()}
         self.roots = roots
+        self.blocks = min(self.rows, _PROCESSORS * self._resident())
         self.fn: Any = None
+
+    def _resident(self) -> int:
+        """Estimate how many rows a processor works on at a time: registers hold elements of each operand and of each sum."""
+        team = shapes(self.width, bfloat16.itemsize)[0][0]
+        words = sum(d.itemsize / 4 for p, d in self.inputs if not isinstance(p, Number) and p.level in "ec")
+        each = _OWN + int(-(-self.width // (8 * team)) * 8 * (words + len(self.columns)))
+        return max(1, min(_THREADS, _REGISTERS // (-(-each // 8) * 8)) // team)
 
     def run(self, outs: list[Tensor], *inputs: Any) -> None:
         if self.fn is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from .conversions import Kernel, new_results
 from .fusion import FusedMap, fused_call
 from .memory import mapped
 from .program import Call, Program, Value
@@ -80,4 +81,30 @@ def renamed(call: Call, instead: dict[int, int]) -> Call:
     return now
 
 
-__all__ = ["renamed", "share"]
+def write_over(program: Program) -> None:
+    """Store results over operands that nobody reads again (`Op.over`): large scores and their gradient never exist at the same time."""
+    last, lasting = program.last_uses(), program.lasting()
+    made = {b for call in program.calls for b in call.makes}
+    instead: dict[int, int] = {}
+    for i, call in enumerate(program.calls):
+        now = renamed(call, instead) if not instead.keys().isdisjoint(call.touches()) else call
+        found = new_results(now) if now.op.over else None
+        if found is not None:
+            args, (out,) = now.op.bind(now.args, now.kwargs), found[0]
+            given = args[now.op.over]
+            gone = last[given.buffer] == i and given.buffer in made and lasting.isdisjoint((out.buffer, given.buffer))
+            if gone and given.dtype is out.dtype and all(_is_whole(program, v) for v in (given, out)):
+                instead[out.buffer] = given.buffer
+                kernel, changes = Kernel(now.op, out.device, found[1]), now.changes | {given.buffer}
+                result = [replace(out, buffer=given.buffer)]
+                now = Call(now.op, kernel, tuple(args.values()), {}, result, [], changes, now.line, now.parts or (now,))
+        program.calls[i] = now
+
+
+def _is_whole(program: Program, v: Value) -> bool:
+    """Return whether a contiguous value is all of a buffer that the program has made."""
+    buffer = program.buffers[v.buffer]
+    return buffer.source == "new" and v.is_contiguous and v.start == 0 and v.nbytes == buffer.size
+
+
+__all__ = ["renamed", "share", "write_over"]

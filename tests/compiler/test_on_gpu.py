@@ -178,9 +178,7 @@ def normalised():
 (plain, theirs), (step, mine) = normalised(), normalised()
 compiled, x = fl.compile(step), fl.arange(16.0).sin().view(2, 8).cuda()
 for i in range(6):
-    waits = fake.calls["cuStreamWaitEvent"]
     assert plain(x * (i + 1)).tolist() == compiled(x * (i + 1)).tolist()
-    assert (fake.calls["cuStreamWaitEvent"] > waits) == (i == 2)  # sums for weights were captured beside the rest
     for p, q in zip(theirs, mine):
         assert p.tolist() == q.tolist() and p.grad.tolist() == q.grad.tolist()
 
@@ -437,7 +435,8 @@ for kind in (Classifier, OfState):
                 model.weight.data.mul_(3)  # which the backward pass of the function as it is does not read
             elif kind is Classifier:
                 scores.detach().zero_()  # neither does the caller's copy matter
-            loss.backward()
+            for again in range(i % 2, 2):  # what a derivative reads is there again
+                loss.backward(retain_graph=not again)
         a, b = (m.weight.grad for m in models)
         assert fl.allclose(a, b, rtol=1e-5), (kind, i, a, b)
     assert "one CUDA graph" in compiled.explain(), compiled.explain()

@@ -122,6 +122,7 @@ program = compiled._compiled.recordings()[0].written.program
 names = [call.op.name for call in program.calls]
 assert "cross_entropy_unrecorded" in names and "cross_entropy_gradient" in names, names
 assert max(program.buffers[b].size for call in program.calls for b in call.makes) < 240 * 4
+assert not next(c for c in program.calls if c.op.name == "cross_entropy_gradient").makes, "it is stored over the scores"
 
 # A pass that makes a mistake is found out when the graph first runs, and the function itself is captured.
 from flambeau.graph.passes import PASSES

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import threading
-from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...core.device import device
@@ -225,32 +222,6 @@ def set_stream(stream: Stream | None) -> None:
     if stream is not None:
         threads.set_stream(stream.device_index, stream.cuda_stream)
         threads.choose(stream.device_index)
-
-
-class _Aside(threading.local):
-    place: Callable[[Callable[[], None], list[Any], list[Any]], None] | None = None
-
-
-_aside = _Aside()
-
-
-def aside(work: Callable[[], None], made: list[Any], held: list[Any]) -> None:
-    """Do work that fills the storages `made`, which are needed late, and that needs those `held` until it is done: at once, or in the place
-    set by `working_aside`."""
-    if _aside.place is None:
-        work()
-    else:
-        _aside.place(work, made, held)
-
-
-@contextlib.contextmanager
-def working_aside(place: Callable[[Callable[[], None], list[Any], list[Any]], None] | None) -> Iterator[None]:
-    """Context manager: pass this thread's work of `aside` to `place`."""
-    before, _aside.place = _aside.place, place
-    try:
-        yield
-    finally:
-        _aside.place = before
 
 
 class StreamContext:

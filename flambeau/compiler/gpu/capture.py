@@ -54,7 +54,7 @@ class Observer(StepRecorder):
     @contextlib.contextmanager
     def recording(self) -> Iterator[StepRecorder]:
         self.beside = beside = None if self.capture is None else Beside(self.capture, self.most)
-        with watching.watch(self), streams.working_aside(None if beside is None else beside.put), self:
+        with watching.watch(self), self:
             yield self
         self.beside = None
         if beside is not None:

@@ -59,17 +59,6 @@ class Beside:
             return lambda *args, **kwargs: self._run(function, given, args, kwargs)
         return function
 
-    def put(self, work: Callable[[], None], made: list[UntypedStorage], held: list[UntypedStorage]) -> None:
-        """Run on the second stream a part of an operator's work that its result does not need (unless the whole operator runs there)."""
-        if self.making is not None or not self.most:
-            work()
-            return
-        self._prepare()
-        with streams.StreamContext(self.second):
-            work()
-        writes = tuple((s.ptr, s.ptr + s.size_bytes) for s in (*made, *held))
-        self.pieces.append(_Piece(self.second.record_event(), frozenset(), writes, held))
-
     def _prepare(self) -> None:
         while len(self.pieces) >= self.most:
             self._join(1)

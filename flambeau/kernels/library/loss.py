@@ -205,16 +205,16 @@ def cross_entropy_backward_rows(
                 grad_x[base + j] = 0
         else:
             level = hit + spread * stats[3 * rows + 1]
+            t = base + target[i]  # whose share is found before anything is stored: the gradient may lie over the scores
+            own = probability(soft, stats, t, i, from_scores=from_scores) * level - hit
+            if smooth:
+                own = own - (spread if weight is None else spread * weight[target[i]])
             for j in simd(n):
                 v = probability(soft, stats, base + j, i, from_scores=from_scores) * level
                 if smooth:
                     v = v - (spread if weight is None else spread * weight[j])
                 grad_x[base + j] = v
-            t = base + target[i]
-            v = probability(soft, stats, t, i, from_scores=from_scores) * level - hit
-            if smooth:
-                v = v - (spread if weight is None else spread * weight[target[i]])
-            grad_x[t] = v
+            grad_x[t] = own
 
 
 @loop_kernel

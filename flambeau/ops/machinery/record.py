@@ -67,6 +67,7 @@ class Op:
     `remade` = (argument, other, operator), of an operator that reads a result which another operator saved for it: while that operator's
     argument `other` is unchanged, `operator` computes the same from it in place of `argument`. `lean`, of the operator that saves it, is the
     same operator without that last result.
+    `over` names an argument in whose memory kernels may store the only result: each of its elements is read before that one is stored.
     `strided` are the positions of results that kernels store with any strides whose last is 1: a result that is only copied may be stored at
     its destination directly.
     `pieces(*arguments)`, of a primitive that only copies tensors into parts of its result, returns for each part the index of the tensor among
@@ -133,6 +134,7 @@ class Op:
     stores: tuple[int, ...] = ()
     remade: tuple[str, str, AnyFunction] | None = None
     lean: AnyFunction | None = None
+    over: str = ""
     strided: tuple[int, ...] = ()
     pieces: AnyFunction | None = None
     affine: AnyFunction | None = None

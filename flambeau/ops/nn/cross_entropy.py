@@ -110,7 +110,7 @@ def _scores_gradient(
     return to_grad, softmax_backward(to_soft, soft, classes, full).to(input.dtype)
 
 
-@internal(grads={("grad", "input"): _scores_gradient}, batching="each", loads=("input",), stores=(0,))
+@internal(grads={("grad", "input"): _scores_gradient}, batching="each", loads=("input",), stores=(0,), over="input")
 def cross_entropy_gradient(
     grad: Tensor,
     input: Tensor,

@@ -11,7 +11,6 @@ from ....ops.machinery.memory import dense
 from ....ops.machinery.together import Wanted, in_place_of
 from ....ops.nn.normalization import _rows, layer_norm_grads
 from ... import nvidia
-from .. import streams
 from .launching import address, element_text, function
 
 # A block has 32 columns of both sums, and a warp every 32nd chunk; at the end a warp adds up one column.
@@ -51,13 +50,7 @@ def _(
     sums = [t if t is None or (t.dtype is kept and t._contig) else empty(t.shape, kept, where) for t in results]
     run = function(element_text(kept) + _ADD, "add_chunks", "qqqqq", where)
 
-    def add() -> None:
-        run(-(-2 * n // 32), 1024, *(0 if t is None else address(t) for t in sums), address(partial), chunks, n)
-
-    if all(narrow is full for narrow, full in zip(results, sums)):
-        streams.aside(add, [t._storage for t in sums if t is not None], [partial._storage])
-        return
-    add()
+    run(-(-2 * n // 32), 1024, *(0 if t is None else address(t) for t in sums), address(partial), chunks, n)
     for narrow, full in zip(results, sums):
         if narrow is not None and narrow is not full:
             raw_copy(narrow, full)

@@ -54,6 +54,8 @@ struct alignas(alignment<X>()) Scores { X v[V]; };
 struct alignas(alignment<made::T>()) Results { made::T v[V]; };
 __device__ __forceinline__ float exponential(float v) { return expf(v); }
 __device__ __forceinline__ double exponential(double v) { return exp(v); }
+__device__ __forceinline__ float term(float v) { return exp2f(v * 1.4426950408889634f); }  // for sums: fewer instructions than expf
+__device__ __forceinline__ double term(double v) { return exp(v); }
 __device__ __forceinline__ float logarithm(float v) { return logf(v); }
 __device__ __forceinline__ double logarithm(double v) { return log(v); }
 __device__ __forceinline__ i64 target_of(const void* targets, i64 bytes, i64 row) {
@@ -81,8 +83,11 @@ extern "C" __global__ void __launch_bounds__(256) statistics(A* stats, made::T* 
       A v[V], top = own.top, sum = 0;
       _Pragma("unroll") for (int k = 0; k < V; ++k) { v[k] = get(s[j].v[k]); top = v[k] > top ? v[k] : top; }
       if (top > own.top) { own.sum = own.sum * exponential(own.top - top); own.top = top; }
-      _Pragma("unroll") for (int k = 0; k < V; ++k)
-        sum += top != LOWEST ? exponential(v[k] - top) : v[k] == LOWEST ? (A)0 : v[k];  // -inf adds nothing before another score is met, nan stays
+      if (top != LOWEST) {
+        _Pragma("unroll") for (int k = 0; k < V; ++k) sum += term(v[k] - top);
+      } else {  // -inf adds nothing before another score is met, nan stays
+        _Pragma("unroll") for (int k = 0; k < V; ++k) sum += v[k] == LOWEST ? (A)0 : v[k];
+      }
       own.sum += sum;
     }
   }
