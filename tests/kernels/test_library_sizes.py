@@ -328,7 +328,7 @@ def run_network(T: Any, network: Any, x: Any, made: list) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("row", ROWS.strip().splitlines())
+@pytest.mark.parametrize("row", ROWS.strip().splitlines(), ids=lambda row: row[:90])  # long ones would be numbered
 def test_rows(row: str) -> None:
     theirs = told(row, lambda: evaluated(row, importlib.import_module("torch")))
     difference = differs(evaluated(row, flambeau), theirs)
