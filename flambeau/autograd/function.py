@@ -288,7 +288,7 @@ class Function:
                     view_of is a or view_of is a._base for a in args if isinstance(a, Tensor)
                 ):
                     _mark_as_view(out, view_of)
-        produced = {id(o): i for i, o in enumerate(outputs) if isinstance(o, Tensor)}
+        produced = {id(o): i for i, o in enumerate(outputs) if isinstance(o, Tensor) and o.grad_fn is node}
         given, ctx._to_save = ctx._to_save, ()  # at once: a hook that raises leaves no cycle behind
         node.saved = [
             SavedTensor(t, id(t) in produced, produced.get(id(t), 0)) if isinstance(t, Tensor) else t for t in given

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from ..autograd.grad_mode import no_grad
 from ..core.numeric_limits import finfo
 from ..core.tensor import Tensor
 from ..ops.creation.filled import full, zeros_like
-from .optimizer import Optimizer, ParamsT, check_one_element, evaluated, number, scalar_dtype
+from .optimizer import EachParameter, ParamsT, check_one_element, number, scalar_dtype
 
 
-class Adafactor(Optimizer):
+class Adafactor(EachParameter):
     """Adaptive steps with memory for one row and one column per matrix. The step is relative to the parameter's size,
     at most `lr`, and clipped where the update's root mean square exceeds `d`."""
 
@@ -53,16 +51,6 @@ class Adafactor(Optimizer):
                 saved = self.state.get(p)
                 if saved and not isinstance(saved["step"], Tensor):
                     saved["step"] = full((), float(saved["step"]), dtype=scalar_dtype())
-
-    @no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update the parameters once. `closure` computes the loss and its gradients again, and returns the loss."""
-        loss = evaluated(closure)
-        for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is not None:
-                    self._update(p, p.grad, group)
-        return loss
 
     def _state_of(self, p: Tensor, grad: Tensor) -> dict[str, Any]:
         if p.is_complex():

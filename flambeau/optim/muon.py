@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
-from ..autograd.grad_mode import no_grad
 from ..core.tensor import Tensor
 from ..ops.creation.filled import zeros_like
 from ..ops.linalg.addmm import addmm
-from .optimizer import Optimizer, ParamsT, check_one_element, evaluated, number
+from .optimizer import EachParameter, ParamsT, check_one_element, number
 
 # Coefficients of Keller Jordan's quintic Newton-Schulz iteration: steepest at zero, singular values end near one.
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 
 
-class Muon(Optimizer):
+class Muon(EachParameter):
     """Optimizer for the matrices inside a network. Other parameters (vectors, embeddings, the last layer) are better optimized by AdamW."""
 
     def __init__(
@@ -48,16 +46,6 @@ class Muon(Optimizer):
                     raise ValueError(
                         f"Muon only supports 2D parameters whereas we found a parameter with size: {p.size()}"
                     )
-
-    @no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update the parameters once. `closure` computes the loss and its gradients again, and returns the loss."""
-        loss = evaluated(closure)
-        for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is not None:
-                    self._update(p, p.grad, group)
-        return loss
 
     def _update(self, p: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
         if p.is_complex():

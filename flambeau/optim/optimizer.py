@@ -10,7 +10,7 @@ from copy import deepcopy
 from itertools import chain
 from typing import Any, cast
 
-from ..autograd.grad_mode import Function, enable_grad
+from ..autograd.grad_mode import Function, enable_grad, no_grad
 from ..compat.legacy import typename
 from ..core import dtype as dt
 from ..core import modes
@@ -357,6 +357,22 @@ def evaluated(closure: Callable[[], Any] | None) -> Any:
         return None
     with enable_grad():
         return closure()
+
+
+class EachParameter(Optimizer):
+    """An optimizer that changes one parameter after the other, each by `_update(parameter, gradient, group)`."""
+
+    _update: Callable[..., None]
+
+    @no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update the parameters once. `closure` computes the loss and its gradients again, and returns the loss."""
+        loss = evaluated(closure)
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    self._update(p, p.grad, group)
+        return loss
 
 
 def without_grad(step: Function) -> Function:

@@ -20,6 +20,7 @@ from typing import Any
 from ..core import modes
 from ..core.graph import unrecorded
 from ..core.tensor import Tensor
+from ..library.aten.derivatives import asks_for_gradients, recorded
 from ..library.aten.dispatch import AtenMode
 from ..library.aten.overloads import OpOverload, aten
 from ._pytree import tree_leaves
@@ -34,12 +35,16 @@ class TorchDispatchMode(AtenMode):
     `flambeau.name`."""
 
     reads_values = True
+    differentiates = (
+        False  # operators that PyTorch has a kernel for stay whole; the backward pass calls what is declared
+    )
 
     def parts_of(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Callable | None:
         return overload.decompose if overload.is_composite else None
 
     def make(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
-        return self.unseen(self._dispatch, overload, args, kwargs)
+        found = recorded(self, overload, args, kwargs) if asks_for_gradients(args, kwargs) else NotImplemented
+        return self.unseen(self._dispatch, overload, args, kwargs) if found is NotImplemented else found
 
     def _dispatch(self, func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         types = tuple({type(v): None for v in tree_leaves((args, kwargs)) if isinstance(v, Tensor)})

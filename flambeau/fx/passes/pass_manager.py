@@ -8,7 +8,8 @@ from functools import wraps
 from inspect import unwrap
 from typing import Any
 
-from .infra.pass_manager import Constraint, this_before_that_pass_constraint, validate_constraint
+from .infra import pass_manager as infra
+from .infra.pass_manager import Constraint, this_before_that_pass_constraint
 
 __all__ = [
     "PassManager", "inplace_wrapper", "log_hook", "loop_pass", "these_before_those_pass_constraint",
@@ -73,24 +74,15 @@ def these_before_those_pass_constraint(these: Callable, those: Callable) -> Cons
     return depends_on
 
 
-class PassManager:
+class PassManager(infra.PassManager):
     """Runs passes in the order given, which must satisfy the constraints."""
 
     def __init__(self, passes: list[Callable] | None = None, constraints: list[Constraint] | None = None) -> None:
-        self.passes, self.constraints = passes or [], constraints or []
-        self._validated = False
+        super().__init__(passes, constraints)
 
     @classmethod
     def build_from_passlist(cls, passes: list[Callable]) -> PassManager:
         return PassManager(passes)
-
-    def add_pass(self, _pass: Callable) -> None:
-        self.passes.append(_pass)
-        self._validated = False
-
-    def add_constraint(self, constraint: Constraint) -> None:
-        self.constraints.append(constraint)
-        self._validated = False
 
     def remove_pass(self, _passes: list[str] | None) -> None:
         """Remove the passes with these names."""
@@ -103,12 +95,7 @@ class PassManager:
         self.passes = [_replacement if p.__name__ == _target.__name__ else p for p in self.passes]
         self._validated = False
 
-    def validate(self) -> None:
-        """Raise RuntimeError unless the passes satisfy the constraints."""
-        if not self._validated:
-            for constraint in self.constraints:
-                validate_constraint(constraint, self.passes)
-            self._validated = True
+    validate = infra.PassManager.validate_constraints
 
     def __call__(self, source: Any) -> Any:
         self.validate()

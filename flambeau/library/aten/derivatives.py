@@ -4,7 +4,7 @@
 
 names the operator and says for each argument of its schema what it is: `grad`, an argument of the forward operator by the name in
 PyTorch's schema, one of its results (`result`, `result1`), a constant, `needs(...)`: which of these gradients are wanted (it returns
-them all), or a fact about a tensor (`shape(self)`). Gradients of several tensors are named behind an arrow. Of several texts each is the gradient of one tensor, in order.
+them all), or a fact about a tensor (`length(bias)`). Gradients of several tensors are named behind an arrow. Of several texts each is the gradient of one tensor, in order.
 
 The same text is read backwards when PyTorch's operator for the derivative is called and is no operator here: it is the derivative of the
 formula, or that of the forward operator, found by autograd."""
@@ -17,16 +17,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...autograd.api import grad as autograd_grad
-from ...autograd.function import Function
+from ...autograd.function import Function, FunctionNode
 from ...autograd.grad_mode import enable_grad, grad_mode
-from ...core.tensor import Tensor
+from ...core.device import meta
+from ...core.graph import named_class
+from ...core.tensor import Tensor, empty
 from ...expr import arg, as_expr, const
 from ...ops import OPS
 from ...ops.aten_only import ATEN_BACKWARD
 from ...ops.machinery.aten_form import AtenForm
 from ...ops.machinery.formula import Pointwise, derived
 from ...ops.machinery.matching import bound
-from .overloads import OpOverload, aten
+from .overloads import OpOverload, aten, recording
 
 # Facts about arguments: from the argument to the operand of PyTorch's operator, and from that and the gradient back to an argument.
 _FACTS: dict[str, tuple[Callable, Callable]] = {
@@ -35,10 +37,7 @@ _FACTS: dict[str, tuple[Callable, Callable]] = {
         lambda t: None if t is None else [t.size(0)],
         lambda size, grad: None if size is None else grad.new_zeros(size),
     ),
-    "begin": (lambda start: 0 if start is None else start, lambda start, grad: start),
-    "end": (lambda stop: _NO_END if stop is None else stop, lambda stop, grad: stop),
 }
-_NO_END = 2**63 - 1  # how PyTorch writes a slice without an end
 
 
 class Derivative:
@@ -57,11 +56,28 @@ class Derivative:
         tensors = [a.name for a in self.forward._schema.arguments if a.base == "Tensor"]
         return [given or _needed(form) or [tensor] for given, form, tensor in zip(self._given, self.forms, tensors)]
 
+    @functools.cached_property
+    def names(self) -> list[str]:
+        """The names of the forward operator's arguments."""
+        return [a.name for a in self.forward._schema.arguments]
+
+    @functools.cached_property
+    def reads(self) -> list[str]:
+        """The names of the arguments and results whose values the derivative reads."""
+        parts = [part for form in self.forms for part in form.parts or ()]
+        return list(dict.fromkeys(part.id for part in parts if isinstance(part, ast.Name)))
+
+    @functools.cached_property
+    def function(self) -> Any:
+        """The autograd function of such calls, whose nodes have PyTorch's name."""
+        words = self.name.removesuffix("_forward").split("_")
+        made: Any = type(self.name, (_Declared,), {})
+        made._backward_cls = named_class(FunctionNode, "".join(word.title() for word in words) + "Backward0")
+        return made
+
     def covers(self, values: Sequence[Any]) -> bool:
         """Return whether the derivative computes all gradients that a call with these arguments needs."""
-        asked = [
-            a.name for a, v in zip(self.forward._schema.arguments, values) if isinstance(v, Tensor) and v.requires_grad
-        ]
+        asked = [name for name, v in zip(self.names, values) if isinstance(v, Tensor) and v.requires_grad]
         return all(any(name in names for names in self.gives) for name in asked)
 
     @property
@@ -109,7 +125,7 @@ class Derivative:
         names = self.gives[place]
         flags = own.get("needs", [True] * len(names))
         wanted = [name for name, flag in zip(names, flags) if flag and own.get(name) is not None]
-        found = iter(_pulled_back(self.forward, own, wanted))
+        found = iter(_pulled_back(self.forward, own, wanted, [own["grad"]]))
         every = [next(found) if name in wanted else None for name in names]
         return tuple(every) if "needs" in own or len(every) > 1 else every[0]
 
@@ -138,17 +154,32 @@ def _value(part: Any, own: dict[str, Any], wanted: dict[str, bool]) -> Any:
     return ast.literal_eval(part)
 
 
-def _pulled_back(overload: OpOverload, own: dict[str, Any], wanted: list[str]) -> Sequence[Any]:
-    """Return the gradients of a forward operator's arguments, by autograd."""
+def _pulled_back(overload: OpOverload, own: dict[str, Any], wanted: list[str], grads: Sequence[Any]) -> Sequence[Any]:
+    """The gradients of a forward operator's arguments, which have a history where that is recorded and an argument has one."""
+    again = grad_mode.enabled and any(isinstance(v, Tensor) and v.requires_grad for v in own.values())
+    run = functools.partial(_run_again, overload, own, wanted, again)
+    given, results = run() if recording.recorder is None else recording.recorder.unseen(run)
+    pairs = [(r, g) for r, g in zip(results, grads) if g is not None and r.requires_grad]
+    found, slopes = zip(*pairs) if pairs else ((), ())
+    return autograd_grad(found, given, slopes, create_graph=again, allow_unused=True)
+
+
+def _run_again(overload: OpOverload, own: dict[str, Any], wanted: list[str], again: bool) -> tuple[list, Sequence[Any]]:
+    """Make a forward operator's call; returns the arguments that are wanted, as no others were computed from them, and the results."""
     values = []
-    for argument in overload._schema.arguments:
-        value = own.get(argument.name, argument.default_value)
-        values.append(value.detach().requires_grad_(argument.name in wanted) if isinstance(value, Tensor) else value)
-    given = [v for v, a in zip(values, overload._schema.arguments) if a.name in wanted]
-    positional, named = overload._schema.as_call(values)
     with enable_grad():
+        for argument in overload._schema.arguments:
+            value = own.get(argument.name, argument.default_value)
+            if isinstance(value, Tensor) and again and value.requires_grad:
+                value = value.view_as(value)
+            elif isinstance(value, Tensor):
+                value = value.detach().requires_grad_(argument.name in wanted)
+                value = value.clone() if again and not value.requires_grad else value  # running statistics are written
+            values.append(value)
+        positional, named = overload._schema.as_call(values)
         result = overload.run(positional, named)
-        return autograd_grad(result[0] if isinstance(result, (list, tuple)) else result, given, own["grad"])
+    given = [v for v, a in zip(values, overload._schema.arguments) if a.name in wanted]
+    return given, result if isinstance(result, (list, tuple)) else [result]
 
 
 # -- formulas -----------------------------------------------------------------------------------------------------------------
@@ -185,9 +216,7 @@ def declared() -> dict[str, Derivative]:
     """Return the derivatives by the forward operator's name, with the overload if it is not the default."""
     texts: dict[str, Any] = dict(ATEN_BACKWARD)
     for op in list(OPS.values()):
-        if isinstance(op.aten_backward, dict):
-            texts.update((f"{op.aten_name}.{overload}", text) for overload, text in op.aten_backward.items())
-        elif op.aten_backward:
+        if op.aten_backward:
             texts[op.aten_name] = op.aten_backward
     return {name: Derivative(name, (text,) if isinstance(text, str) else text) for name, text in texts.items()}
 
@@ -251,13 +280,15 @@ def asks_for_gradients(args: tuple, kwargs: dict[str, Any]) -> bool:
 
 
 def recorded(recorder: Any, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """Make a call whose derivative is declared, so that the backward pass makes the declared calls; NotImplemented if none is declared for
-    such a call."""
-    values = overload.bind(args, kwargs)
-    if overload.derivative is None or not overload.derivative.covers(values):
+    """Make a call whose derivative is declared, so that the backward pass makes the calls that it says; NotImplemented
+    where none is declared for such a call."""
+    if overload.derivative is None:
         return NotImplemented
-    inner: list[Any] = []  # the recorded result: autograd returns other tensors over the same memory
-    result = _Declared.apply(overload.derivative, inner, *values)
+    values = overload.bind(args, kwargs)
+    if not overload.derivative.covers(values):
+        return NotImplemented
+    inner: list[Any] = []  # what was noted: autograd gives the program other tensors over the same memory
+    result = overload.derivative.function.apply(overload.derivative, inner, *values)
     recorder.returned(inner[0], result)
     return result
 
@@ -270,23 +301,33 @@ class _Declared(Function):
         positional, named = derivative.forward._schema.as_call(list(values))
         result = derivative.forward(*positional, **named)
         inner.append(result)
-        ctx.derivative, ctx.values, ctx.result = derivative, values, result
+        results = result if isinstance(result, tuple) else (result,)
+        own = (
+            dict(zip(derivative.names, values))
+            | {f"result{i}": r for i, r in enumerate(results)}
+            | {"result": results[0]}
+        )
+        kept = [name for name in derivative.reads if isinstance(own.get(name), Tensor)]
+        ctx.derivative, ctx.kept = derivative, kept
+        ctx.own = {
+            n: empty(v.shape, v.dtype, meta) if isinstance(v, Tensor) else v for n, v in own.items() if n not in kept
+        }
+        ctx.save_for_backward(*(own[name] for name in kept))
         ctx.set_materialize_grads(False)
-        if isinstance(result, tuple):
-            ctx.mark_non_differentiable(*(r for r in result if not r.is_floating_point()))
+        ctx.mark_non_differentiable(*(r for r in results if not (r.is_floating_point() and r.numel())))
         return result
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, *others: Any) -> Any:
-        if grad_mode.enabled:
-            raise NotImplementedError(
-                "a graph of second derivatives of operators whose derivatives are operators of their own"
-            )
-        if grad is None or any(g is not None for g in others):
-            raise NotImplementedError(f"a graph of the gradients of further results of {ctx.derivative.forward}")
-        names = [a.name for a in ctx.derivative.forward._schema.arguments]
-        results = ctx.result if isinstance(ctx.result, tuple) else (ctx.result,)
-        own = dict(zip(names, ctx.values)) | {f"result{i}": r for i, r in enumerate(results)}
-        own |= {"grad": grad, "result": results[0]}
-        found = ctx.derivative.gradients(own, dict(zip(names, ctx.needs_input_grad[2:])))
-        return (None, None, *(found.get(name) for name in names))
+    def backward(ctx: Any, *grads: Any) -> Any:
+        derivative, wanted = ctx.derivative, dict(zip(ctx.derivative.names, ctx.needs_input_grad[2:]))
+        own = {**ctx.own, **dict(zip(ctx.kept, ctx.saved_tensors)), "grad": grads[0]}
+        again = grad_mode.enabled and _formula_of(derivative.name) is None
+        if grads[0] is not None and not again and all(g is None for g in grads[1:]):
+            found = derivative.gradients(own, wanted)
+        else:  # to be differentiated again, or of further results; what the derivative does not read may have any value
+            given = next(g for g in grads if g is not None)
+            unread = {n: v for n, v in ctx.own.items() if isinstance(v, Tensor)}
+            own.update((name, given.new_zeros(v.shape, dtype=v.dtype)) for name, v in unread.items())
+            names = [name for name in derivative.names if wanted[name]]
+            found = dict(zip(names, _pulled_back(derivative.forward, own, names, grads)))
+        return (None, None, *(found.get(name) for name in derivative.names))

@@ -10,7 +10,8 @@ from typing import Any
 
 from ...core.dtype import bool_
 from ...core.tensor import Tensor
-from ...expr.node import Expr, arg, const
+from ...expr.node import Expr, arg, as_expr, const
+from ...ops.machinery.reduction import mean_of
 from .overloads import aten
 
 _NAMES = {
@@ -18,7 +19,11 @@ _NAMES = {
     "or": "bitwise_or", "xor": "bitwise_xor", "not": "bitwise_not", "signbit": "signbit",
 }  # fmt: skip
 _LIMITS = {"maximum": "clamp_min", "minimum": "clamp_max"}  # where one of the two is a number
-_SAME_IF_REAL = ("conj", "real")
+_IF_REAL: dict[str, Callable] = {"conj": lambda x: x, "real": lambda x: x, "imag": lambda x: 0}  # of a real tensor
+
+
+class NoStep(NotImplementedError):
+    """A step of a formula has no counterpart among PyTorch's operators."""
 
 
 def recorded(recorder: Any, op: Any, function: Callable, operands: tuple, options: dict[str, Any]) -> Any:
@@ -44,6 +49,16 @@ def recorded(recorder: Any, op: Any, function: Callable, operands: tuple, option
     return result
 
 
+def reduced(recorder: Any, op: Any, function: Callable, operands: tuple, options: dict[str, Any]) -> Any:
+    """Make the calls of a formula whose values are added up or averaged, all of them; returns the result."""
+    reduction = op.impl
+    whole = {None: aten.sum.default, mean_of: aten.mean.default}.get(reduction.final)
+    if whole is None or reduction.combine != "sum" or any(v not in (None, False) for v in options.values()):
+        return recorder.unknown(op, function, operands, options)
+    symbols = [arg(i) if isinstance(x, Tensor) else const(x) for i, x in enumerate(operands)]
+    return whole(Steps(operands).value(as_expr(reduction.formula(*symbols))))
+
+
 class Steps:
     """Values of expressions, each computed once by operators of `calls`: PyTorch's, or placeholders for them if a call is only recorded.
     Values of the class `tensors` are tensors there."""
@@ -66,7 +81,7 @@ class Steps:
             inner = self.value(x.args[0])
             return self.aten._to_copy.default(inner, dtype=x.args[1]) if self._is_tensor(inner) else inner
         if not all(isinstance(a, Expr) for a in x.args):
-            raise NotImplementedError(f"the step {x.op} of a formula has no counterpart among PyTorch's operators")
+            raise NoStep(f"the step {x.op} of a formula has no counterpart among PyTorch's operators")
         values = [self.value(a) for a in x.args]
         if not any(map(self._is_tensor, values)):
             return _of_numbers(x.op, values)
@@ -74,8 +89,8 @@ class Steps:
             return self._where(*values)
         if x.op == "fma":
             return self._both("add", self._both("mul", values[0], values[1]), values[2])
-        if x.op in _SAME_IF_REAL and not values[0].dtype.is_complex:
-            return values[0]
+        if x.op in _IF_REAL and not values[0].dtype.is_complex:
+            return _IF_REAL[x.op](values[0])
         if x.op in ("and", "or") and any(isinstance(v, bool) for v in values):
             return _with_truth(x.op, *values)
         if x.op in _LIMITS and not all(map(self._is_tensor, values)):
@@ -83,9 +98,7 @@ class Steps:
             return getattr(self.aten, _LIMITS[x.op])(value, limit)
         if len(values) == 2 and not self._is_tensor(values[0]):
             return self._both(x.op, *values)
-        name = _NAMES.get(x.op, x.op)
-        if name == "pow":
-            return self.aten.pow(*values)
+        name = "sgn" if x.op == "sign" and values[0].dtype.is_complex else _NAMES.get(x.op, x.op)
         return getattr(self.aten, name)(*values)
 
     def _is_tensor(self, value: Any) -> bool:
@@ -121,7 +134,7 @@ class Steps:
         mirrored = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
         if op in mirrored:
             return getattr(self.aten, mirrored[op])(value, number)
-        raise NotImplementedError(
+        raise NoStep(
             f"the step {op} of a formula, with a number on the left, has no counterpart among PyTorch's operators"
         )
 
@@ -132,7 +145,7 @@ def _of_numbers(op: str, values: list[Any]) -> Any:
         return values[1] if values[0] else values[2]
     found = getattr(math, op, None) or getattr(operator, {"div": "truediv", "not": "not_"}.get(op, op), None)
     if found is None:
-        raise NotImplementedError(f"the step {op} of a formula has no counterpart among PyTorch's operators")
+        raise NoStep(f"the step {op} of a formula has no counterpart among PyTorch's operators")
     return found(*values)
 
 

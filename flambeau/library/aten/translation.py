@@ -15,6 +15,7 @@ from ...core.graph import grad_mode
 from ...core.pytree import tree_flatten
 from ...core.tensor import Tensor
 from ...ops.machinery.matching import NoMatch
+from ...ops.machinery.reduction import Reduction
 from ...ops.machinery.schema import Schema
 from ...ops.machinery.schema_table import overloads_of
 from . import formulas
@@ -73,6 +74,8 @@ def _as_declared(recorder: Any, op: Any, function: Callable, args: tuple, kwargs
                 if found is not NotImplemented:
                     return found
                 result = _called(overload, values)
+                if schema.index_of("output_mask") is not None:  # gradients that are not wanted
+                    return tuple(r for r in result if r is not None)
                 return result if form.item is None else result[form.item]
     return NotImplemented
 
@@ -138,9 +141,15 @@ def _in_parts(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: d
     """Make the calls of which this one consists."""
     if op.kind == "pointwise" and not op.namespaces:
         found = by_name(op.impl, args)
-        return formulas.recorded(recorder, op, function, args, kwargs) if found is NotImplemented else found
+        if found is not NotImplemented:
+            return found
+        with contextlib.suppress(formulas.NoStep):
+            return formulas.recorded(recorder, op, function, args, kwargs)
+        return recorder.unknown(op, function, args, kwargs)
     if hasattr(function, "as_node"):  # a user's operator stays one node, unless it is made of others
         return recorder.again(function, args, kwargs) if not function.as_node else recorder.node(function, args, kwargs)
+    if isinstance(op.impl, Reduction) and op.kind == "primitive" and recorder.inside:  # the whole is to be taken apart
+        return formulas.reduced(recorder, op, function, args, kwargs)
     if not op.has_parts:
         return recorder.unknown(op, function, args, kwargs)
     return recorder.again(function, args, kwargs)

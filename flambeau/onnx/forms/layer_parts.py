@@ -141,11 +141,6 @@ def conv(
     return overload.decompose(x, weight, bias, stride, padding, dilation, groups)
 
 
-@made_of(aten.conv_tbc)
-def conv_tbc(x: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
-    return F.conv1d(x.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad).permute(2, 0, 1)
-
-
 @made_of(aten.scaled_dot_product_attention)
 def attention(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, *,
@@ -188,45 +183,11 @@ def _collected(x: Tensor, reduction: int) -> Tensor:
     return x if reduction == 0 else x.mean() if reduction == 1 else x.sum()
 
 
-@made_of(aten.smooth_l1_loss)
-def smooth_l1_loss(x: Tensor, target: Tensor, reduction: int = 1, beta: float = 1.0) -> Tensor:
-    size = abs(x - target)
-    made = flambeau.where(size < beta, size * size * (0.5 / beta), size - 0.5 * beta) if beta else size
-    return _collected(made, reduction)
-
-
-@made_of(aten.huber_loss)
-def huber_loss(x: Tensor, target: Tensor, reduction: int = 1, delta: float = 1.0) -> Tensor:
-    size = abs(x - target)
-    return _collected(flambeau.where(size <= delta, size * size * 0.5, (size - 0.5 * delta) * delta), reduction)
-
-
-@made_of(aten.soft_margin_loss)
-def soft_margin_loss(x: Tensor, target: Tensor, reduction: int = 1) -> Tensor:
-    return _collected(F.softplus(-x * target), reduction)
-
-
 @made_of(aten.binary_cross_entropy)
 def binary_cross_entropy(x: Tensor, target: Tensor, weight: Any = None, reduction: int = 1) -> Tensor:
     yes, no = (flambeau.log(share).clamp_min(-100) for share in (x, 1 - x))
     made = -(target * yes + (1 - target) * no)
     return _collected(made if weight is None else made * weight, reduction)
-
-
-@made_of(aten.binary_cross_entropy_with_logits)
-def binary_cross_entropy_with_logits(
-    x: Tensor, target: Tensor, weight: Any = None, pos_weight: Any = None, reduction: int = 1
-) -> Tensor:
-    inside = F.logsigmoid(x) if pos_weight is None else F.logsigmoid(x) * ((pos_weight - 1) * target + 1)
-    made = (1 - target) * x - inside
-    return _collected(made if weight is None else made * weight, reduction)
-
-
-@made_of(aten.kl_div)
-def kl_div(x: Tensor, target: Tensor, reduction: int = 1, *, log_target: bool = False) -> Tensor:
-    if log_target:
-        return _collected(target.exp() * (target - x), reduction)
-    return _collected(flambeau.where(target > 0, target * (target.log() - x), 0), reduction)
 
 
 @made_of(aten.cross_entropy_loss)

@@ -78,11 +78,6 @@ def other_dropout(x: Tensor, p: float, train: bool) -> Any:
     return NotImplemented if train else x
 
 
-@made_of(aten.zero_)
-def zero_(x: Tensor) -> Tensor:
-    return x.copy_(flambeau.zeros_like(x))
-
-
 @made_of(aten.normal_)
 def normal_(x: Tensor, mean: float = 0, std: float = 1, generator: Any = None) -> Tensor:
     return x.copy_(flambeau.randn_like(x) * std + mean)
@@ -146,11 +141,6 @@ def var_mean(
 @made_of(aten.var)
 def var(x: Tensor, *args: Any, **named: Any) -> Tensor:
     return var_mean(x, *args, **named)[0]
-
-
-@made_of(aten.std)
-def std(x: Tensor, *args: Any, **named: Any) -> Tensor:
-    return var(x, *args, **named).sqrt()
 
 
 @made_of(aten.std_mean)
@@ -369,13 +359,6 @@ def embedding_bag(
     made = share @ (rows if per_sample_weights is None else rows * per_sample_weights.unsqueeze(1))
     made = made / count.clamp_min(1).unsqueeze(1) if mode == 1 else made
     return made, bag, count, flambeau.zeros_like(count)
-
-
-@made_of(aten.max_unpool2d, aten.max_unpool3d)
-def max_unpool(x: Tensor, indices: Tensor, output_size: Any, *rest: Any) -> Tensor:
-    lead = x.shape[: x.dim() - len(output_size)]
-    base = flambeau.zeros((*lead, math.prod(output_size)), dtype=x.dtype)
-    return base.scatter(-1, indices.reshape(*lead, -1), x.reshape(*lead, -1)).reshape(*lead, *output_size)
 
 
 # -- shapes -------------------------------------------------------------------------------------------------------------------------

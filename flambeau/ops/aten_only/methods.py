@@ -23,13 +23,20 @@ from ..sparse.products import sparse_addmm
 # -- views and indexing ---------------------------------------------------------------------------------------------------
 
 
-@aten_only("slice.Tensor", backward="slice_backward(grad, shape(self), dim, begin(start), end(end), step)")
+@aten_only("slice.Tensor")
 def _slice(self: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Tensor:
     rank = self.dim()
     if not -rank <= dim < rank:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})")
     end = None if end is None or end >= 2**62 else end
     return self[(slice(None),) * (dim % rank) + (slice(start, end, step),)]
+
+
+@aten_only("slice_backward")
+def _slice_backward(g: Tensor, shape: list[int], dim: int, start: int, end: int, step: int) -> Tensor:
+    whole = g.new_zeros(shape)
+    _slice(whole, dim, start, end, step).copy_(g)
+    return whole
 
 
 def _places(indices: list[Any]) -> tuple[Any, ...]:

@@ -106,10 +106,10 @@ class Op:
     (see distributed.tensor._rules). `sparse` is the form for sparse tensors, `quantized` that for quantized ones, `forms` those for tensors
     that hold another one, by kind ("mkldnn", see ops.kinds), `names` the rule for named dimensions (see ops.names).
 
-    `aten` is PyTorch's operator, with its arguments in its order, where these are not the operator's own name and arguments (see `aten_form`);
-    `aten_calls(recorder, *args, **kwargs)` makes the calls of PyTorch's operators where several are needed, or which one depends on the
-    arguments (declared with `as_aten`); `scripted` are the overloads that TorchScript compiles where PyTorch's function is no operator but
-    Python (declared with `in_script`). `aten_backward` is PyTorch's operator for the derivative, or those of overloads by name (see
+    `aten` is PyTorch's operator, with its arguments in its order, where these are not the operator's own name and arguments (see
+    `aten_form`); `aten_calls(recorder, *args, **kwargs)` makes the calls of PyTorch's operators where several are needed, or which
+    one depends on the arguments (declared with `as_aten`); `scripted` are the overloads that TorchScript compiles where PyTorch's function
+    is no operator but Python (declared with `in_script`). `aten_backward` is PyTorch's operator for the derivative (see
     `library.aten.derivatives`)."""
 
     name: str
@@ -170,7 +170,7 @@ class Op:
     aten: str | tuple[str, ...] = ""
     aten_calls: AnyFunction | None = None
     scripted: tuple[AnyFunction, ...] = ()
-    aten_backward: str | tuple[str, ...] | dict[str, str] = ""
+    aten_backward: str | tuple[str, ...] = ""
     tags: tuple[Any, ...] = ()
     plain: Op | None = None  # of an in-place form: the operator that returns the same result in a new tensor
     is_bound: bool = False  # whether tensors have its methods, if it has any (see `binding`)

@@ -198,6 +198,11 @@ class ReductionPlan:
             move_bytes(out._storage.ptr, out.device, made._storage.ptr, made.device, self.nbytes)
 
 
+def mean_of(total: Expr, count: Expr) -> Expr:
+    """The last step of a mean (see `Reduction.final`)."""
+    return total / count
+
+
 class Reduction:
     """A reduction of one tensor, or of several that broadcast to the first one's shape, with numbers as parameters.
 

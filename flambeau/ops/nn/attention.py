@@ -158,7 +158,12 @@ def _gradients_layout(
     return [_layout(t, t.shape[3]) for t in (query, key, value)]
 
 
-@internal(layout=_gradients_layout, batching="each", strided=(0, 1, 2))
+@internal(
+    layout=_gradients_layout,
+    batching="each",
+    strided=(0, 1, 2),
+    aten="_scaled_dot_product_flash_attention_for_cpu_backward(g, query, key, value, out, logs, 0.0, causal, mask, scale)",
+)
 def flash_gradients(
     g: Tensor,
     out: Tensor,

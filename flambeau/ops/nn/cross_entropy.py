@@ -362,7 +362,11 @@ def _nll_second(v: Tensor, target: Tensor, weight: Any, reduction: str, ignore_i
     return _nll(v, target, weight, reduction, ignore_index)
 
 
-@internal(grads={"grad": _nll_second}, batching="each")
+@internal(
+    grads={"grad": _nll_second},
+    batching="each",
+    aten="nll_loss_backward(grad, input, target, weight, reduction, ignore_index, stats)",
+)
 def nll_loss_backward(
     grad: Tensor, input: Tensor, target: Tensor, weight: Tensor | None, stats: Tensor, reduction: str, ignore_index: int
 ) -> NewTensor:

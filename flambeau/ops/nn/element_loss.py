@@ -13,7 +13,7 @@ from ...expr import functions as f
 from ..machinery.formula import Pointwise, camel, derived
 from ..machinery.primitive import Primitive
 from ..machinery.quirks import Quirks
-from ..machinery.reduction import Reduction
+from ..machinery.reduction import Reduction, mean_of
 from .loss_arguments import reduce_loss
 
 
@@ -29,7 +29,7 @@ class ElementLoss:
         self.name, self.formula, self.grad = name, formula, grad
         self._shares: dict[tuple[int, int, bool], tuple[Pointwise, tuple[int, ...]] | None] = {}
         self.map = Pointwise(name, formula, grad=grad, quirks=Quirks(label=(labels or {}).get("none")))
-        self._mean = Reduction(name, formula, "sum", final=lambda total, count: total / count)
+        self._mean = Reduction(name, formula, "sum", final=mean_of)
         self._sum = Reduction(name, formula, "sum")
         self._nodes = {
             kind: Primitive(

@@ -24,6 +24,7 @@ from .grid_points import Points, composed_gradients
 
 _MODES = ("bilinear", "nearest", "bicubic")
 _PADDINGS = ("zeros", "border", "reflection")
+_CODES = 'number(mode, "bilinear", "nearest", "bicubic"), number({}, "zeros", "border", "reflection")'
 _DEFAULT_CHANGED = (
     "Default {name} behavior has changed to align_corners=False since 1.3.0. Please specify align_corners=True if the old"
     " behavior is desired. See the documentation of grid_sample for details."
@@ -97,6 +98,9 @@ def _declared(dims: int) -> Any:
         grads={("input", "grid"): _grads},
         quirks=Quirks(label=f"GridSampler{dims}DBackward0", saved_as_input=True),
         name=f"grid_sampler_{dims}d_points",
+        aten=f"grid_sampler_{dims}d(input, grid, {_CODES.format('padding')}, align)",
+        aten_backward=f"grid_sampler_{dims}d_backward(grad, input, grid, interpolation_mode, padding_mode, align_corners,"
+        " needs(input, grid))",
         batching="folded",
     )
     sampler.on("any")(_sample)
@@ -142,13 +146,13 @@ def _sampled(input: Tensor, grid: Tensor, mode: str, padding: str, align: bool) 
     return _SAMPLERS[len(input.shape) - 2](input, grid, mode, padding, align)
 
 
-_SAMPLER = (
-    'grid_sampler(input, grid, number(mode, "bilinear", "nearest", "bicubic"),'
-    ' number(padding_mode, "zeros", "border", "reflection"), align_corners)'
+@composite(
+    method=False,
+    namespaces=("nn.functional",),
+    autocast="float32",
+    autocast_cuda="widest",
+    aten=f"grid_sampler(input, grid, {_CODES.format('padding_mode')}, align_corners)",
 )
-
-
-@composite(method=False, namespaces=("nn.functional",), autocast="float32", autocast_cuda="widest", aten=_SAMPLER)
 def grid_sample(
     input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: Any = None
 ) -> Tensor:

@@ -10,6 +10,7 @@ from ...core import dtype as dt
 from ...core.size import make_size
 from ...core.tensor import Tensor, numel_of
 from ..machinery.arguments import need_tensor
+from ..machinery.aten_form import aten_only
 from ..machinery.declare import composite, internal
 from ..machinery.memory import layout_in_format_of, without_gaps
 from ..machinery.quirks import Quirks
@@ -53,8 +54,11 @@ def _adaptive_op(dims: int) -> Any:
         quirks=Quirks(label=f"AdaptiveMaxPool{dims}DBackward0"),
         name=f"adaptive_max{dims}d",
         batching="folded",
+        aten=f"adaptive_max_pool{dims}d(input, list(sizes))",
     )
     op.on("any")(_adaptive_max)
+    back = aten_only(f"adaptive_max_pool{dims}d_backward")
+    back(lambda grad, self, indices: add_at_positions(grad, indices, self.shape, dims))
     return op
 
 
@@ -106,7 +110,8 @@ def _adaptive_pooling(dims: int) -> Any:
     declared: dict[str, Any] = {"method": False, "namespaces": _FUNCTIONAL, "batching": "pooled"}
     declared["autocast"] = "float32" if dims == 3 else None
     both = f"{name}(input, filled(output_size, input)"
-    composite(pool_with_indices, name=f"{name}_with_indices", aten=f"{both})", **declared)
+    back = f"{name}_backward(grad, self, result1)" if dims > 1 else ""
+    composite(pool_with_indices, name=f"{name}_with_indices", aten=f"{both})", aten_backward=back, **declared)
     return composite(pool, name=name, aten=(f"{both}, return_indices=True)", f"{both})[0]"), **declared)
 
 
@@ -282,6 +287,12 @@ def _unpool_op(dims: int) -> Any:
         name=f"unpool{dims}d",
         batching=Batched("folded", shape="shape"),
     )
+    further = ([1] * 3, [0] * 3) if dims == 3 else ()  # a window, which decides nothing
+
+    @op.op.as_aten
+    def _(recorder: Any, input: Tensor, indices: Tensor, shape: tuple[int, ...]) -> Tensor:
+        return getattr(recorder.aten, f"max_unpool{dims}d").default(input, indices, list(shape[-dims:]), *further)
+
     op.on("any")(lambda out, input, indices, shape: place_values(out, input, indices, dims, False))
     return op
 
@@ -367,7 +378,9 @@ def _unpooling(dims: int) -> Any:
         return _unpool(input, indices, kernel_size, stride, padding, output_size, dims)
 
     unpool.__doc__ = f"Put the maxima that max_pool{dims}d found back where they came from, zeros elsewhere."
-    return composite(unpool, name=f"max_unpool{dims}d", method=False, namespaces=_FUNCTIONAL, autocast="float32")
+    made = composite(unpool, name=f"max_unpool{dims}d", method=False, namespaces=_FUNCTIONAL, autocast="float32")
+    made.op.as_aten(lambda recorder, *args, **kwargs: recorder.again(made, args, kwargs))
+    return made
 
 
 max_unpool1d, max_unpool2d, max_unpool3d = map(_unpooling, (1, 2, 3))

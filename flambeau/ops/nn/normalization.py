@@ -92,7 +92,15 @@ def _layer_norm_backward(
     return in_place_of(tuple(wanted), layer_norm_grads(g, input, weight, bias, mean, rstd, inner, wanted))
 
 
-@internal(returns=tuple, sums=True, batching="each", loads=("g", "input"), stores=(0,), rows=_gradients_form)
+@internal(
+    returns=tuple,
+    sums=True,
+    batching="each",
+    loads=("g", "input"),
+    stores=(0,),
+    rows=_gradients_form,
+    aten="native_layer_norm_backward(g, input, last(input, inner), mean, rstd, weight, bias, list(wanted))",
+)
 def layer_norm_grads(
     g: Tensor,
     input: Tensor,

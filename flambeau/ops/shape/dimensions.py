@@ -10,7 +10,7 @@ from ...core.size import Size, make_size
 from ...core.tensor import Tensor
 from ...core.typenames import type_name
 from ..machinery.arguments import as_ints, collected, is_int, varargs_ints
-from ..machinery.aten_form import aten_parts
+from ..machinery.aten_form import aten_only, aten_parts
 from ..machinery.declare import composite
 from ..machinery.quirks import Quirks
 from ..machinery.record import Batched
@@ -376,8 +376,9 @@ def atleast_3d(*tensors: Any) -> Tensor | tuple[Tensor, ...]:
 # -- one index, one range ------------------------------------------------------------------------------------------
 
 
+@aten_only("select_backward")
 def _select_backward(g: Tensor, shape: Size, dim: int, index: int) -> Any:
-    return spread(g, shape, lambda t: t.select(dim, index))
+    return spread(g, shape, lambda t: t.select(dim, index), ("select_backward", dim, index))
 
 
 def _without(input: Tensor, d: int) -> tuple[Any, ...]:
@@ -387,11 +388,7 @@ def _without(input: Tensor, d: int) -> tuple[Any, ...]:
 _select = ViewOp("select", _without, _select_backward, "SelectBackward0")
 
 
-@composite(
-    kind="view",
-    batching=Batched("along", repeat=False),
-    aten_backward={"int": "select_backward(grad, shape(self), dim, index)"},
-)
+@composite(kind="view", batching=Batched("along", repeat=False))
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """The part at an index of a dimension, which is removed."""
     n = len(input.shape)
@@ -402,13 +399,20 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
     size = input.shape[d]
     if not -size <= i < size:
         raise IndexError(f"select(): index {i} out of range for tensor of size {list(input.shape)} at dimension {d}")
-    if i < 0:
-        i += size
-    return _select.place(input, (d,), (d, i), i * input._strides[d])
+    return _select.place(input, (d,), (dim, i), (i + size if i < 0 else i) * input._strides[d])
 
 
 def _slice_backward(g: Tensor, shape: Size, dim: int, start: int, stop: int, step: int) -> Any:
-    return spread(g, shape, lambda t: slice_dim(t, dim, start, stop, step))
+    first, last = _bounds(shape[dim], start, stop)
+    named = ("slice_backward", dim, first or 0, last, step)
+    return spread(g, shape, lambda t: slice_dim(t, dim, start, stop, step), named)
+
+
+def _bounds(length: int, start: Any, stop: Any) -> tuple[Any, int]:
+    """Return the bounds of a slice as the program wrote them, in PyTorch's notation."""
+    if hasattr(stop, "given"):  # bounds that know what the program wrote
+        return start.given, _NO_END if stop.given is None else stop.given
+    return None if start == 0 and stop != length else start, _NO_END if stop == length else stop
 
 
 def _sliced(input: Tensor, dim: int, count: int, step: int) -> tuple[Any, ...]:
@@ -432,10 +436,4 @@ def slice_dim(input: Tensor, dim: int, start: int, stop: int, step: int = 1) -> 
 
 @slice_dim.op.as_aten
 def _(recorder: Any, input: Tensor, dim: int, start: Any, stop: Any, step: int = 1) -> Tensor:
-    if hasattr(stop, "given"):  # bounds that know what the program wrote
-        start, stop = start.given, _NO_END if stop.given is None else stop.given
-    else:
-        length = input.size(dim)
-        start = None if start == 0 and stop != length else start
-        stop = _NO_END if stop == length else stop
-    return recorder.aten.slice.Tensor(input, dim, start, stop, step)
+    return recorder.aten.slice.Tensor(input, dim, *_bounds(input.size(dim), start, stop), step)

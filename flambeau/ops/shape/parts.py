@@ -9,7 +9,7 @@ from ...core.layout import contiguous_format, wrap_dim
 from ...core.size import make_size
 from ...core.tensor import OpenTensor, Tensor
 from ..machinery.arguments import as_int, as_ints, is_int
-from ..machinery.aten_form import aten_parts
+from ..machinery.aten_form import aten_only, aten_parts
 from ..machinery.declare import composite, internal, primitive, view
 from ..machinery.inplace import raw_copy
 from ..machinery.quirks import Quirks
@@ -438,8 +438,10 @@ def diagonal_geometry(input: Tensor, offset: int, dim1: int, dim2: int) -> tuple
     return make_size(shape), tuple(strides), start
 
 
+@aten_only("diagonal_backward")
 def _diagonal_backward(g: Tensor, input_shape: Any, offset: int, dim1: int, dim2: int) -> Any:
-    return spread(g, input_shape, lambda t: t.diagonal(offset, dim1, dim2))
+    named = ("diagonal_backward", offset, dim1, dim2)
+    return spread(g, input_shape, lambda t: t.diagonal(offset, dim1, dim2), named)
 
 
 @view(grads={"input": _diagonal_backward}, batching=Batched("along", dims=("dim1", "dim2")))

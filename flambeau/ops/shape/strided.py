@@ -23,22 +23,27 @@ from ..machinery.record import NewTensor
     grads={"part": lambda g, place: place(g)},
     name="_spread",
     batching="each",
-    places=lambda part, shape, place: [(part, place)],
+    places=lambda part, shape, place, named: [(part, place)],
 )
-def spread(part: Tensor, shape: tuple[int, ...], place: Callable[..., Any]) -> NewTensor:
-    """Zeros of `shape` with `part` written where the view function `place` points: the derivative of that view."""
+def spread(part: Tensor, shape: tuple[int, ...], place: Callable[..., Any], named: tuple[Any, ...] = ()) -> NewTensor:
+    """Zeros of `shape` with `part` written where the view function `place` points: the derivative of that view. `named` is PyTorch's
+    operator for it, if there is one, and its arguments after the shape."""
     return make_size(shape), part.dtype, part.device
 
 
 @spread.op.as_aten
-def _(recorder: Any, part: Tensor, shape: tuple[int, ...], place: Callable[..., Any]) -> Tensor:
+def _(
+    recorder: Any, part: Tensor, shape: tuple[int, ...], place: Callable[..., Any], named: tuple[Any, ...] = ()
+) -> Tensor:
+    if named:
+        return getattr(recorder.aten, named[0]).default(part, list(shape), *named[1:])
     whole = recorder.aten.new_zeros.default(part, list(shape), pin_memory=False)
     recorder.aten.copy_.default(recorder.again(place, (whole,), {}), part)
     return whole
 
 
 @spread.on("any")
-def _(out: Tensor, part: Tensor, shape: tuple[int, ...], place: Callable[..., Any]) -> None:
+def _(out: Tensor, part: Tensor, shape: tuple[int, ...], place: Callable[..., Any], named: Any) -> None:
     fill_raw(out, 0)
     raw_copy(place(out), part)
 

@@ -102,6 +102,7 @@ def stft(
     return spectra if return_complex else view_as_real(spectra)
 
 
+@stft.op.as_aten
 @stft.op.in_script
 def _(
     recorder: Any, input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None,
