@@ -85,7 +85,6 @@ LATE = frozenset(
         "ao.quantization.qconfig_mapping",
         "ao.quantization.quantize_fx",
         "ao.quantization.stubs",
-        "backends.cpu.winograd",
         "compat.private._C",
         "compiler",
         "compiler.drawing",

@@ -27,7 +27,7 @@ class _SourceCache:
 
     def cache(self, source: str, values: dict[str, Any], origin: dict[str, Any]) -> str:
         """Register source text under a new file name, for tracebacks."""
-        key = f"<eval_with_key>.{next(self.next_id)}"
+        key = f"<eval_with_key>.flambeau.{next(self.next_id)}"  # PyTorch in the same process numbers its own
         if origin:
             key += f" from {origin['co_filename']}:{origin['co_firstlineno']} in {origin['co_name']}"
         self.eval_cache[key] = source

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import operator
 import pickle
 from typing import Any
 
 import pytest
+from answers import judge
 
 import flambeau as torch
 from flambeau import fx, nn
@@ -166,3 +168,14 @@ def test_results_with_names_are_plain_tuples_in_graphs():
         assert "return_types" not in graph.code
         found, wanted = pytree.tree_leaves(graph(x)), pytree.tree_leaves(program(x))
         assert len(found) == len(wanted) and all(map(torch.equal, found, wanted))
+
+
+def test_sources_are_not_those_of_pytorch_in_the_same_process():
+    class Other(judge("torch").nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.sin()
+
+    theirs = [judge("torch.fx").symbolic_trace(Other()) for _ in range(60)]
+    ours = [fx.symbolic_trace(Net()) for _ in range(60)]
+    assert not {m.forward.__code__.co_filename for m in theirs} & {m.forward.__code__.co_filename for m in ours}
+    assert all("relu" in inspect.getsource(type(m).forward) for m in ours)

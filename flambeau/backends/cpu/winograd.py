@@ -22,6 +22,8 @@ _FUNCTIONS = {  # what writes their code, the names of their parameters, and whi
     "weight_gradient": (winograd_gradient_code.weight_gradient, winograd_gradient_code.GRADIENT, frozenset((0, 1, 2))),
 }
 
+ODD = 8 * winograd_code.FIELDS.index("odd")  # where in their tables the functions report infinities and nan
+
 
 class Sizes(NamedTuple):
     """Sizes of a convolution of (images, inputs, height, width) with (outputs, inputs, 3, 3), with zero padding."""
@@ -138,20 +140,9 @@ def is_positive(table: bytes) -> bool:
     return table == positive(table)
 
 
-def tells(address: int) -> bool:
-    """Return whether the function at an address is one of the native functions here, which report infinities and nan."""
-    known = jit.facts.get(address)
-    return known is not None and known.name in _FUNCTIONS and known.parameters[-1] == "table"
-
-
-def odd(place: int) -> int:
-    """Return the address at which the functions report infinities and nan, in a table at this address."""
-    return place + 8 * winograd_code.FIELDS.index("odd")
-
-
 def _tile_places(group: int, high: int, wide: int, space: int, row: int, channels: int) -> list[int]:
     """Return the offset of the first pixel of each tile of a group of images."""
     return [i * space + 2 * y * row + 2 * x * channels for i in range(group) for y in range(high) for x in range(wide)]
 
 
-__all__: list[Any] = ["Sizes", "Work", "function", "is_positive", "odd", "pays", "positive", "tells", "work"]
+__all__: list[Any] = ["ODD", "Sizes", "Work", "function", "is_positive", "pays", "positive", "work"]

@@ -12,7 +12,7 @@ from ...core.dtype import float32
 from ...expr.node import arg, is_const
 from ...graph.loops import Loop, Place
 from ..record.planning import emitted, joined_call, loop_at
-from ..record.steps import Launch, Other, OtherCall, Ref, Same, StepGraph, new_buffer
+from ..record.steps import Launch, OtherCall, Ref, Same, StepGraph, new_buffer
 from .epilogues import steps_of
 
 _Y, _BIAS, _SCALE, _EXTRA, _TABLE = 0, 4, 5, 6, 7  # arguments of the native function
@@ -107,7 +107,7 @@ def _with_bias(
 
 def _and_then(step: Launch, follower: Launch, arguments: list[Any], call: OtherCall) -> Launch:
     assert step.other is not None
-    other = Other((*step.other.calls, call), step.other.results)
+    other = step.other._replace(calls=(*step.other.calls, call))
     name = f"{step.name}, {follower.name}"
     weight = step.weight + follower.weight
     return Launch(
@@ -120,5 +120,5 @@ def _unsame(step: Launch, bias: Ref) -> Launch:
     assert step.other is not None
     first, *rest = step.other.calls
     arguments = [bias if a == Same(_BIAS) else a for a in first.arguments]
-    other = Other((first._replace(arguments=arguments), *rest), step.other.results)
+    other = step.other._replace(calls=(first._replace(arguments=arguments), *rest))
     return replace(step, other=other)

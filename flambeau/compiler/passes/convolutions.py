@@ -105,5 +105,6 @@ def _launch(
     given: list[Any] = [plan.address, *(Same(positions[tensor]) for tensor in layouts)]
     given += [None] * (len(jit.signatures[runner]) - len(given))
     other_call = OtherCall(runner, jit.signatures[runner], given, plan)
-    other = Other((other_call,), tuple((positions[t], size) for t, size in zip(list(layouts)[: plan.results], sizes)))
+    results = tuple((positions[t], size) for t, size in zip(list(layouts)[: plan.results], sizes))
+    other = Other((other_call,), results, flag=winograd.ODD)
     return Launch(f"{call.name} by Winograd", address, jit.signatures[address], arguments, other=other, call=call)

@@ -68,6 +68,7 @@ class Other(NamedTuple):
 
     calls: tuple[OtherCall, ...]
     results: tuple[tuple[int, int], ...]  # positions of the step's arguments, and bytes
+    flag: int | None = None  # where in the table that is its last argument the step reports infinities and nan
 
 
 @dataclass(eq=False, slots=True)

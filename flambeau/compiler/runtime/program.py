@@ -51,7 +51,6 @@ from .arena import arrange
 from .arena_memory import give_back, shared_arena
 
 layout_check = naming.late("compiler.passes.layout_check")
-winograd = naming.late("backends.cpu.winograd")
 _BRIEF_BYTES = 1 << 18  # programs that touch less than this keep the interpreter's lock
 _UNSIGNED = (1 << 64) - 1
 
@@ -221,7 +220,8 @@ class Program:
         assert step.other is not None
         number = len(self.instructions) - 1
         self._others[number] = (step, 0)
-        flag = ctypes.c_int64.from_address(winograd.odd(self.words[-1])) if winograd.tells(step.address) else None
+        at = step.other.flag
+        flag = None if at is None else ctypes.c_int64.from_address(self.words[-1] + at)
         for _ in step.other.calls[1:]:
             self._add(driver.tester(8), 0, "p", [ctypes.addressof(self._zero)], None)
         for call in step.other.calls:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from ...core.tensor import Tensor
@@ -39,10 +40,11 @@ def solve(level: Level, function: Any, A: Tensor, B: Tensor, *, left: bool = Tru
 # -- matrices -----------------------------------------------------------------------------------------------------------
 
 
-@rule(matmuls.mm, matmuls.bmm, matmuls.matmul)
+@rule(matmuls.matmul)
 def matmul(level: Level, function: Any, input: Tensor, other: Tensor) -> Any:
     ranks = len(input.shape), len(other.shape)
-    _check_ranks(function.op, ranks)
+    if 0 in ranks:
+        raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {ranks[0]}D and {ranks[1]}D")
     _check_inner(input, other)
     if not level.owns(other) and ranks[1] <= 2:  # rows of the batch are more rows of one product
         return level.wrap(product(level.front(input), other))
@@ -60,30 +62,24 @@ def matmul(level: Level, function: Any, input: Tensor, other: Tensor) -> Any:
     return level.wrap(result.squeeze(-1 if ranks[1] == 1 else -2) if ranks[0] == 1 else result)
 
 
-def _check_ranks(op: Any, ranks: tuple[int, int]) -> None:
-    if op is matmuls.mm.op and ranks != (2, 2):
-        raise RuntimeError(f"mm(): both arguments must be matrices, got {ranks[0]}D and {ranks[1]}D tensors")
-    if op is matmuls.bmm.op and ranks != (3, 3):
-        raise RuntimeError(f"bmm(): both arguments must be 3D tensors, got {ranks[0]}D and {ranks[1]}D tensors")
-    if 0 in ranks:
-        raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {ranks[0]}D and {ranks[1]}D")
-
-
 def _check_inner(a: Tensor, b: Tensor) -> None:
     inner = b.shape[-2] if len(b.shape) > 1 else b.shape[0]
     if a.shape[-1] != inner:
         raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({list(a.shape)} and {list(b.shape)})")
 
 
-@rule(matmuls.mv, matmuls.dot)
-def vectors(level: Level, function: Any, input: Tensor, vec: Tensor) -> Any:
-    expected = 2 if function.__name__ == "mv" else 1
-    if len(input.shape) != expected or len(vec.shape) != 1:
+def _of_ranks(ranks: tuple[int, int], level: Level, function: Any, input: Tensor, other: Tensor) -> Any:
+    """Batching rule of products of tensors with these numbers of dimensions."""
+    given = len(input.shape), len(other.shape)
+    if given != ranks:
         raise RuntimeError(
-            f"{function.__name__}(): expected tensors with {expected} and 1 dimensions, got {len(input.shape)} and"
-            f" {len(vec.shape)}"
+            f"{function.__name__}(): expected tensors with {ranks[0]} and {ranks[1]} dimensions, got {given[0]} and {given[1]}"
         )
-    return matmul(level, function, input, vec)
+    return matmul(level, function, input, other)
+
+
+for _product, _ranks in ((matmuls.mm, (2, 2)), (matmuls.bmm, (3, 3)), (matmuls.mv, (2, 1)), (matmuls.dot, (1, 1))):
+    rule(_product)(functools.partial(_of_ranks, _ranks))
 
 
 @rule(sums.addmm)

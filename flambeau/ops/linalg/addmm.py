@@ -9,6 +9,7 @@ from ...core.dtype import opmath
 from ...core.tensor import Tensor
 from ..machinery import work
 from ..machinery.declare import composite, primitive
+from ..machinery.dtype_rules import check_fits
 from ..machinery.inplace import raw_copy
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor
@@ -35,7 +36,7 @@ def _scaled(t: Tensor, factor: Any) -> Tensor:
 
 def _whole(t: Tensor, *factors: Any) -> list[Any]:
     """Return the factors as numbers of the tensor's kind: PyTorch truncates them in products of integers."""
-    return [int(f) if isinstance(f, float) else f for f in factors] if t.dtype.category == 1 else list(factors)
+    return [f if isinstance(f, Tensor) else check_fits(f, opmath(t.dtype)) for f in factors]
 
 
 _FACTORS = ("beta", "alpha")

@@ -197,7 +197,14 @@ def _recorded_layouts(input: Tensor, *arguments: Any) -> list[tuple[Any, ...]]:
     return [*_loss_layouts(input, *arguments), (input.shape, input.dtype, input.device)]
 
 
-@internal(layout=_loss_layouts, saves=("stats",), runs_empty=True, batching="each", sharding="loss", loads=("input",))
+@internal(
+    layout=_loss_layouts,
+    saves=("stats",),
+    runs_empty=True,
+    batching="each",
+    sharding="loss of scores",
+    loads=("input",),
+)
 def cross_entropy_unrecorded(
     input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int, smoothing: float, wide: bool
 ) -> Tensor:  # fmt: skip
@@ -211,7 +218,7 @@ def cross_entropy_unrecorded(
     quirks=Quirks(label="NllLossBackward0"),
     runs_empty=True,
     batching="each",
-    sharding="loss",
+    sharding="loss of scores",
     loads=("input",),
     lean=cross_entropy_unrecorded,
 )
@@ -282,9 +289,11 @@ def _cross_entropy_probabilities(
     return total / (numel_of(input.shape) // n if n else 0) if reduction == "mean" else total
 
 
-def _check_smoothing(label_smoothing: float) -> None:
-    if not 0.0 <= label_smoothing <= 1.0:
-        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+def _smoothing(given: float) -> float:
+    """The share of a label that goes to all classes; negative shares are none, as in PyTorch."""
+    if given > 1.0:
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {given:g}")
+    return max(given, 0.0)
 
 
 def _by_index(
@@ -292,7 +301,7 @@ def _by_index(
 ) -> Tensor:
     key = (input.shape, input.dtype, target.shape, target.dtype)
     if weight is not None or label_smoothing or key not in _accepted:
-        _check_smoothing(label_smoothing)
+        label_smoothing = _smoothing(label_smoothing)
         check_classes("nll_loss", input, target, weight, wide)
         remember(_accepted, key, True)
     kept = grad_mode.enabled and (input._autograd is not None or input._base is not None) and input.requires_grad
@@ -347,7 +356,7 @@ def cross_entropy(
         need_tensors("cross_entropy_loss", input=input, target=target)
     reduction = read_reduction(reduction, size_average, reduce)
     if input.shape == target.shape and len(input.shape) > 0:
-        _check_smoothing(label_smoothing)
+        label_smoothing = _smoothing(label_smoothing)
         if ignore_index >= 0:
             raise RuntimeError("ignore_index is not supported for floating point target")
         return _cross_entropy_probabilities(input, target, weight, reduction, label_smoothing)

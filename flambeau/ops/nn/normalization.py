@@ -333,6 +333,9 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
         raise ValueError(f"Expected 3D or higher dimensionality input (got {input.dim()} dimensions)")
     if input.numel() == 0:
         return input
+    if size <= 0:
+        window = f"kH: {size} kW: 1" if input.dim() == 3 else f"kT: {size} kH: 1 kW: 1"
+        raise RuntimeError(f"kernel size should be greater than zero, but got {window}")
     squares = constant_pad_nd((input * input).movedim(1, -1), [size // 2, (size - 1) // 2])
     total = squares.unfold(-1, size, 1).sum(-1)
     average = total / size if input.is_floating_point() or input.is_complex() else total // size

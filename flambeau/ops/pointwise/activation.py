@@ -387,7 +387,7 @@ mish = with_inplace(_mish)
 def softplus(input, beta=1, threshold=20):
     """log(1 + exp(beta * input)) / beta, and input itself where that is above the threshold"""
     scaled = input * beta
-    return f.where(scaled > threshold, input, f.log1p(f.exp(scaled)) * (1 / beta))
+    return f.where(scaled > threshold, input, f.log1p(f.exp(scaled)) / beta)
 
 
 @pointwise(

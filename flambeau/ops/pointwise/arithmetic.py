@@ -13,7 +13,7 @@ from ...expr import Expr
 from ...expr import functions as f
 from ..machinery import work
 from ..machinery.declare import composite, pointwise
-from ..machinery.dtype_rules import promote_float, unsupported
+from ..machinery.dtype_rules import check_fits, promote_float, unsupported
 from ..machinery.formula import Pointwise
 from ..machinery.gradient import no_derivative
 from ..machinery.quirks import Quirks
@@ -358,6 +358,7 @@ def _no_negative_exponent(compute: dtype, operands: tuple[Any, ...]) -> Callable
     def guard(input: Any, exponent: Any) -> None:
         if exponent < 0:
             raise RuntimeError("Integers to negative integer powers are not allowed.")
+        check_fits(exponent, compute)
 
     return guard
 

@@ -16,6 +16,7 @@ from ...kernels.library.triangle import triangle
 from ..creation.filled import fill_raw, layout_as
 from ..machinery.arguments import as_ints, as_number, collected, is_int, need_tensor, varargs_ints
 from ..machinery.declare import composite, internal, primitive
+from ..machinery.dtype_rules import check_fits
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense, like_first
 from ..machinery.quirks import Quirks
@@ -380,6 +381,8 @@ class PadPlan(NamedTuple):
 def _pad_layout(input: Tensor, pad: Any, value: Any = 0) -> tuple[Any, ...]:
     widths = as_ints(pad, "constant_pad_nd", "pad", 2)
     plan = PadPlan(as_number(value, "constant_pad_nd", "value", 3), [])
+    if input.dtype.name.startswith("uint") and not isinstance(plan.fill, complex) and plan.fill < 0:
+        check_fits(float(plan.fill), input.dtype)  # other operators let negative numbers wrap around
     n = len(input.shape)
     if len(widths) % 2:
         raise RuntimeError(f"Length of pad must be even but instead it equals {len(widths)}")
