@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import signal
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 import flambeau
 from flambeau import nn
+from flambeau.compiler.state.frames import from_signal_handler
 from flambeau.nn import functional as F
 from tests.compiler.helpers import same, visible
 
@@ -123,9 +125,22 @@ def test_an_error_behind_a_large_change_is_raised() -> None:
     assert f(flambeau.ones(3, 1), flambeau.tensor([0])).item() == 1
 
 
-def test_the_exception_of_a_signals_handler_is_no_operators() -> None:
-    def ring(*args: Any) -> None:
+class _Alarm:
+    rung = 0
+
+    def ring(self, *args: Any) -> None:
+        self.rung += 1
         raise TimeoutError("late")
+
+    __call__ = ring
+
+
+@pytest.mark.parametrize(
+    "handler", [lambda a: lambda *args: a.ring(), lambda a: a.ring, lambda a: a, lambda a: functools.partial(a.ring, 1)]
+)
+def test_the_exception_of_a_signals_handler_is_no_operators(handler: Any) -> None:
+    """It is told from an operator's, whatever kind of callable the handler is, and passed on: the call is made once."""
+    alarm, armed = _Alarm(), [False]
 
     @flambeau.library.custom_op("test_errors::slow", mutates_args=())
     def slow(x: flambeau.Tensor) -> flambeau.Tensor:
@@ -133,16 +148,19 @@ def test_the_exception_of_a_signals_handler_is_no_operators() -> None:
             signal.raise_signal(signal.SIGUSR1)
         return x.clone()
 
-    armed, before = [False], signal.signal(signal.SIGUSR1, ring)
+    before = signal.signal(signal.SIGUSR1, handler(alarm))
     f = flambeau.compile(lambda x: slow(x) * 2)
     try:
         for _ in range(4):
             f(flambeau.ones(2))
         armed[0] = True
-        with pytest.raises(TimeoutError):
+        with pytest.raises(TimeoutError) as caught:
             f(flambeau.ones(2))
+        assert from_signal_handler(caught.value)
     finally:
         signal.signal(signal.SIGUSR1, before)
+    assert alarm.rung == 1
+    assert not from_signal_handler(caught.value)  # nobody handles signals any more
 
 
 def test_an_index_that_is_tested_after_it_failed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import gc
 import signal
 import sys
@@ -34,9 +35,10 @@ def running_id(frame: types.FrameType) -> Any:
 
 
 def signal_handlers() -> set[Any]:
-    """Return the code of the functions that handle signals: they may run at any time, inside of any other."""
-    handlers = map(signal.getsignal, signal.valid_signals())
-    return {f.__code__ for f in handlers if isinstance(f, types.FunctionType)}
+    """Return the code of what handles signals, which may run at any time, inside any function: functions, methods, callable objects."""
+    handlers = filter(callable, map(signal.getsignal, signal.valid_signals()))
+    behind = (f.func if isinstance(f, functools.partial) else f for f in handlers)
+    return {getattr(f, "__code__", None) or getattr(type(f).__call__, "__code__", None) for f in behind} - {None}
 
 
 def from_signal_handler(problem: BaseException) -> bool:

@@ -296,7 +296,7 @@ def attention(call: Any) -> Ways:
     return Ways(ways)
 
 
-@rule("loss of scores")
+@rule("scores")
 @rule("loss")
 def loss(call: Any) -> Ways:
     """Rule of losses of scores (N, C, ...) and classes (N, ...): samples are independent; summed losses are partial sums."""

@@ -197,14 +197,7 @@ def _recorded_layouts(input: Tensor, *arguments: Any) -> list[tuple[Any, ...]]:
     return [*_loss_layouts(input, *arguments), (input.shape, input.dtype, input.device)]
 
 
-@internal(
-    layout=_loss_layouts,
-    saves=("stats",),
-    runs_empty=True,
-    batching="each",
-    sharding="loss of scores",
-    loads=("input",),
-)
+@internal(layout=_loss_layouts, saves=("stats",), runs_empty=True, batching="each", sharding="scores", loads=("input",))
 def cross_entropy_unrecorded(
     input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int, smoothing: float, wide: bool
 ) -> Tensor:  # fmt: skip
@@ -218,7 +211,7 @@ def cross_entropy_unrecorded(
     quirks=Quirks(label="NllLossBackward0"),
     runs_empty=True,
     batching="each",
-    sharding="loss of scores",
+    sharding="scores",
     loads=("input",),
     lean=cross_entropy_unrecorded,
 )

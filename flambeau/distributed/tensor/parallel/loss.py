@@ -52,7 +52,7 @@ def _loss_of_parts(call: Any, decision: Any, args: tuple, kwargs: dict[str, Any]
     missing = (own < 0) | (own >= shape[axis])
     picked = scores.gather(axis, own.masked_fill(missing, 0).unsqueeze(axis)).squeeze(axis).masked_fill(missing, 0)
     picked = _SumOverRanks.apply(picked, where)
-    if call.op.sharding == "loss of scores":
+    if call.op.sharding == "scores":
         largest = funcol.all_reduce(scores.detach().amax(axis), "max", where, now=True)
         total = _SumOverRanks.apply((scores - largest.unsqueeze(axis)).exp().sum(axis), where)
         losses = total.log() + largest - picked
