@@ -67,6 +67,3 @@ def _place(v: Value, strides: tuple[int, ...]) -> Place:
 
 def _operand(x: Any) -> Read:
     return (_place(x, x.strides), x.dtype) if isinstance(x, Value) else (Number(x, type(x)), float64)
-
-
-__all__ = ["spread_norms"]

@@ -107,6 +107,3 @@ def _reordered(program: Program, recorded: Program) -> list[str]:
                     problems.append(f"{line(call)} came after {line(earlier)}")
             touched.setdefault(b, []).append(call)
     return problems
-
-
-__all__ = ["check", "described", "on_meta"]

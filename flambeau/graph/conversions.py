@@ -170,6 +170,3 @@ class Kernel:
         kernel = kernel_for(self.op, self.where)
         assert kernel is not None
         kernel(outs if self.several else outs[0], *args)
-
-
-__all__ = ["Kernel", "all_results", "fold_conversions", "new_results", "read_unconverted"]

@@ -229,6 +229,3 @@ class _Finder:
         for v in values if shape is not None else ():
             if numel_of(v.shape) == math.prod(shape) and self.program.buffers[v.buffer].source == "new":  # type: ignore[arg-type]
                 self._learn(v, shape)  # type: ignore[arg-type]
-
-
-__all__ = ["Convolution", "FeatureMap", "Unit", "convolution_of", "units"]

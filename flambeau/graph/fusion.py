@@ -294,6 +294,3 @@ def drop_dead(program: Program) -> None:
         needed |= call.touches() - {NO_MEMORY}
         kept.append(call)
     program.calls = kept[::-1]
-
-
-__all__ = ["FusedMap", "Joining", "drop_dead", "fuse", "fused_call", "joined", "loop_in", "passed"]

@@ -192,6 +192,3 @@ def _row(results: list[Tensor], operands: list[Any]) -> tuple[int, ...]:
     single = [t for t in tensors if t._strides == (0,)]
     found = dict.fromkeys((first_address(t), t.dtype, t._strides) for t in (*results, *dense, *single))
     return (*(place for place, _, _ in found), size)
-
-
-__all__ = ["FusedList", "gather", "list_call", "member_of"]

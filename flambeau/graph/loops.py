@@ -302,9 +302,3 @@ def rounded(root: Expr, d: dtype) -> Expr:
     alone = node("mul_alone", *root.args) if root.op == "mul" else root
     value = cast(alone, d)
     return value if opmath(d) is d else cast(value, opmath(d))
-
-
-__all__ = [
-    "LONG", "Loop", "Number", "Place", "Read", "aligned", "as_value", "collapsed", "conversion_of", "loop_of",
-    "rounded", "turned",
-]  # fmt: skip

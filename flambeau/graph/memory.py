@@ -79,6 +79,3 @@ def mapped(value: Any, kind: type, change: Callable[[Any], Any]) -> Any:
     if type(value) is dict:
         return {k: mapped(v, kind, change) for k, v in value.items()}
     return value
-
-
-__all__ = ["Buffer", "Memory", "Ref", "mapped"]

@@ -17,6 +17,7 @@ from .reductions import fuse_into_reductions, take_sums
 from .remaking import remake_kept
 from .rows import fuse_rows
 from .sharing import share, write_over
+from .updates import fold_into_updates
 
 PASSES: tuple[Callable[[Program], None], ...] = (
     drop_dead,
@@ -26,6 +27,7 @@ PASSES: tuple[Callable[[Program], None], ...] = (
     place_parts,
     split_where_made,
     place,
+    fold_into_updates,
     fold_conversions,
     drop_dead,
     take_sums,
@@ -37,5 +39,3 @@ PASSES: tuple[Callable[[Program], None], ...] = (
     fuse_into_reductions,
     gather,
 )
-
-__all__ = ["PASSES"]

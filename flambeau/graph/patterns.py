@@ -80,6 +80,3 @@ class Matches:
         self.program.calls = [
             call for i, last in enumerate(self.calls) for call in (*self._before.get(i, ()), last) if call is not None
         ]
-
-
-__all__ = ["Matches"]

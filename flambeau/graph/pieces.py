@@ -132,6 +132,3 @@ def copies_of(call: Call, other: Callable[[Value], Value] | None = None) -> list
         for copy, step in zip(found, call.steps):
             copy.steps, step.call = [step], copy
     return found
-
-
-__all__ = ["copies_of", "split_copies", "split_where_made"]

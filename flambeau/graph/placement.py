@@ -74,6 +74,3 @@ def _strides(out: Value, loop: Loop, source: Place, target: Place) -> tuple[int,
             return None
         found.append(stride // mine * theirs)
     return tuple(found)
-
-
-__all__ = ["place"]

@@ -143,6 +143,3 @@ def _copies(found: Sum, call: Call) -> list[Call]:
         copy.changes = frozenset({p.target.buffer} if k else ())
         calls.append(copy)
     return calls
-
-
-__all__ = ["place_parts"]

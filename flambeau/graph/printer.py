@@ -76,6 +76,3 @@ def type_of(v: Value) -> str:
 def _short(value: Any) -> str:
     shown = repr(value)
     return shown if len(shown) <= 40 else f"<{type(value).__name__}>"
-
-
-__all__ = ["line", "text", "type_of"]

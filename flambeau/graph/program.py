@@ -174,6 +174,3 @@ class Program:
 
     def __iter__(self) -> Iterator[Call]:
         return iter(self.calls)
-
-
-__all__ = ["NO_MEMORY", "Call", "Program", "Value"]

@@ -138,6 +138,8 @@ def _declared(call: Call) -> list[Value]:
 
 def written_arguments(op: Any, args: tuple, kwargs: dict) -> list[Any]:
     """Return the arguments that an operator declares to change; all of them if they cannot be told apart."""
+    if op.updates:
+        return [args[0], args[2:]]
     try:
         bound = op.bind(args, kwargs)
         return [bound[name] for name in op.writes]
@@ -407,6 +409,3 @@ def record(function: Callable, *args: Any, states: Any = (), whole: Callable[[An
     if recorder.problems:
         raise NotRecordable(recorder.problems[0])
     return program
-
-
-__all__ = ["NotRecordable", "Recorder", "Running", "TensorRecorder", "Writer", "record"]

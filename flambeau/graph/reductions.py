@@ -30,6 +30,7 @@ from .patterns import Matches
 from .program import Call, Program, Value
 
 _POINTERS = 8
+_LARGE = 1 << 24  # bytes of a value, of which a kernel of their own finds sums sooner than a library's product does
 
 
 def fuse_into_reductions(program: Program) -> None:
@@ -59,7 +60,8 @@ def take_sums(program: Program) -> None:
         args = call.op.bind(call.args, call.kwargs)
         value, made = args[name], matches.maker(args[name].buffer)
         maker = None if made is None else matches.calls[made]
-        if maker is None or not (maker.op.rows is not None or loop_in(maker) is not None):
+        along = maker is not None and (maker.op.rows is not None or loop_in(maker) is not None)
+        if not along and value.nbytes < _LARGE:
             continue
         if backend_of(value.device).hides_latency and value.is_contiguous:
             outs, several = found
@@ -202,6 +204,3 @@ class FusedReduction:
         geometry = array("q", planned.geometry).tobytes()
         fixed = getattr(fn, "fixed", None)  # a launch prepared for its geometry
         return fn if fixed is None else fixed(geometry), geometry
-
-
-__all__ = ["FusedReduction", "Reduced", "fuse_into_reductions", "reduced", "take_sums"]

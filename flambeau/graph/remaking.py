@@ -83,6 +83,3 @@ def _lean(call: Call, outs: list[Value]) -> Call | None:
     kernel = Kernel(op, outs[0].device, True)
     made = [v.buffer for v in outs[:-1]]
     return Call(op, kernel, args, {}, outs[:-1], made, call.changes, call.line, (call,))
-
-
-__all__ = ["remake_between", "remake_kept"]

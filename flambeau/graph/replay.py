@@ -96,6 +96,3 @@ class modes_off:  # noqa: N801 - reads like a keyword
 
     def __exit__(self, *exc: Any) -> None:
         grad_mode.enabled, casts.active = self.before
-
-
-__all__ = ["Diverged", "Replay", "modes_off", "through_door"]

@@ -4,21 +4,19 @@ Sums of columns are formed over blocks of rows, and a second call adds these up 
 
 from __future__ import annotations
 
-from array import array
+import math
 from collections.abc import Iterator
 from typing import Any
 
-from ..backends.compiled import reduce_kernel
 from ..core.backend import backend_of
 from ..core.dtype import bfloat16, float16, float32, float64, int64, opmath
 from ..core.size import make_size
-from ..core.tensor import Tensor, contiguous_strides
+from ..core.tensor import Tensor, contiguous_strides, empty
 from ..expr.functions import minimum
-from ..expr.node import PREDICATES, Expr, arg, cast, children, const, rebuild, walk
+from ..expr.node import PREDICATES, Expr, cast, children, const, rebuild, walk
 from ..kernels import ir
 from ..kernels.cuda_rows import shapes
 from ..kernels.elementwise import formula_text, quotient, remainder
-from ..kernels.geometry import plan_reduction
 from ..ops.machinery.record import Op
 from .fusion import passed
 from .loops import Number
@@ -306,28 +304,52 @@ def column_call(rows: Call, group: Any) -> Call:
 
 
 class ColumnSums:
-    """Sums of columns over blocks of rows: `run(outs, partial)`."""
+    """Sums over blocks: `run(outs, partial)`. Some blocks at a time, then what these have given, in a fixed order."""
 
     def __init__(self, blocks: int, dtypes: list[Any], width: int, where: Any):
         self.blocks, self.dtypes, self.width, self.where = blocks, dtypes, width, where
-        self.planned: list[Any] = []
+        self.step = len(dtypes) * width
+        self.size = next(n for n in range(math.isqrt(blocks), 0, -1) if blocks % n == 0)  # loops of a fixed length
+        self.chunks = blocks // self.size
+        self.fns: list[Any] = []
 
     def run(self, outs: list[Tensor], partial: Tensor) -> None:
-        if not self.planned:
-            self.planned = [self._plan(d) for d in self.dtypes]
-        for c, (t, (fn, geometry)) in enumerate(zip(outs, self.planned)):
-            fn(geometry, passed(t), passed(partial) + c * self.width * partial.dtype.itemsize)
+        if not self.fns:
+            shape = f"columns {self.blocks} {self.width} {[d.name for d in self.dtypes]}"
+            compiled = backend_of(self.where).compile_for
+            self.fns = [compiled(nest, f"{k} {shape}", self.where) for k, nest in enumerate((self._some, self._all))]
+        middle = empty((self.chunks, self.step), float32, self.where)
+        self.fns[0](passed(middle), passed(partial))
+        self.fns[1](*map(passed, (*outs, middle)))
 
-    def _plan(self, d: Any) -> tuple[Any, bytes]:
-        step = len(self.dtypes) * self.width
-        planned = plan_reduction((self.blocks, self.width), [(0, 1), (step, 1)], (0,), False)
-        fn = reduce_kernel(
-            arg(0), "sum", None, (float32,), d, float32, planned.kept_rank, planned.reduced_rank, planned.inner,
-            "".join(planned.kinds), self.where,
-        )  # fmt: skip
-        geometry = array("q", planned.geometry).tobytes()
-        fixed = getattr(fn, "fixed", None)
-        return fn if fixed is None else fixed(geometry), geometry
+    def _some(self) -> ir.Kernel:
+        """The sums of some blocks, for every column."""
+        middle, partial = ir.Buffer("middle", float32), ir.Buffer("partial", float32)
+        row = quotient(_i, self.step) * self.size + ir.var("row", int64)
+        total = ir.var("total", float32)
+        add = ir.Assign("total", float32, total + ir.load(partial, row * self.step + remainder(_i, self.step)))
+        inside: list[ir.Statement] = [
+            ir.Assign("total", float32, const(0.0)),
+            ir.For("row", const(0), const(self.size), const(1), [add]),
+            ir.Store(middle, _i, total),
+        ]
+        count, work = const(self.chunks * self.step), const(self.size)
+        return ir.Kernel(
+            "some", [middle, partial], [ir.For("i", const(0), count, const(1), inside, parallel=True, cost=work)]
+        )
 
-
-__all__ = ["ColumnSums", "FusedRows", "column_call", "row_call"]
+    def _all(self) -> ir.Kernel:
+        """The sums of these."""
+        outs, middle = [ir.Buffer(f"out{k}", d) for k, d in enumerate(self.dtypes)], ir.Buffer("middle", float32)
+        totals = [ir.var(f"total{k}", float32) for k in range(len(outs))]
+        begin: list[ir.Statement] = [ir.Assign(f"total{k}", float32, const(0.0)) for k in range(len(outs))]
+        place = ir.var("row", int64) * self.step + _j
+        add: list[ir.Statement] = [
+            ir.Assign(f"total{k}", float32, total + ir.load(middle, place + k * self.width))
+            for k, total in enumerate(totals)
+        ]
+        stores: list[ir.Statement] = [ir.Store(out, _j, cast(t, opmath(out.dtype))) for out, t in zip(outs, totals)]
+        inside = [*begin, ir.For("row", const(0), const(self.chunks), const(1), add), *stores]
+        work = const(self.chunks * len(outs))
+        loop = ir.For("j", const(0), const(self.width), const(1), inside, parallel=True, cost=work)
+        return ir.Kernel("all", [*outs, middle], [loop])

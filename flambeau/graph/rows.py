@@ -369,6 +369,3 @@ def _compatible(first: RowGroup, second: RowGroup) -> bool:
     mine = {p for p, _ in first.reads if isinstance(p, Spot)} | set(first.results)
     theirs = {p for p, _ in second.reads if isinstance(p, Spot)} | set(second.results)
     return any(p in mine and p.level in "er" for p in theirs)
-
-
-__all__ = ["RowGroup", "Spot", "fuse_rows"]

@@ -105,6 +105,3 @@ def _is_whole(program: Program, v: Value) -> bool:
     """Return whether a contiguous value is all of a buffer that the program has made."""
     buffer = program.buffers[v.buffer]
     return buffer.source == "new" and v.is_contiguous and v.start == 0 and v.nbytes == buffer.size
-
-
-__all__ = ["renamed", "share", "write_over"]

@@ -193,7 +193,7 @@ class Update(Formula):
             source=self.formula,
             aten=f"_fused_{self.name}_",
         )
-        op.writes = ("param", *self.scalars, *self.elements[2:])
+        op.writes, op.updates = ("param", *self.scalars, *self.elements[2:]), True
         op.function = PrivateCall(op, self.update_lists)
         return op.function
 
@@ -205,8 +205,8 @@ class Update(Formula):
         found_inf: Tensor | None = None,
         **options: Any,
     ) -> None:
-        """Update every parameter of a list. `states` are lists too: of the scalars first, then of the tensors. Nothing happens if
-        `found_inf` is not zero."""
+        """Update every parameter of a list. `states` are lists too: of the scalars first, then of the tensors, then, if there is one
+        more, of numbers by which gradients are multiplied first. Nothing happens if `found_inf` is not zero."""
         numbers = [v.item() if isinstance(v, Tensor) else v for v in options.values() if is_number(v)]
         used = self.variant(options)
         count = len(used.scalars)

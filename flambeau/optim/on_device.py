@@ -40,7 +40,8 @@ class DeviceForm:
             places = tuple(range(count, count + len(hoisted)))
             self.prologue = compile_lists(typed(hoisted, count + len(hoisted)), (*cells, *wide), places, options, where)
         roots = tuple(simplify(r, True) for r in variant._typed(opmath(dtypes[0]), list(dtypes)))
-        self.elements: Any = compile_lists(roots, (*dtypes, *wide), variant.positions, (), where, len(hoisted))
+        single = len(hoisted) + variant._scaled(dtypes)
+        self.elements: Any = compile_lists(roots, (*dtypes, *wide), variant.positions, (), where, single)
         self.cells: Any = None
         if cells:
             self.cells = compile_lists(typed(variant.scalar_results, count), cells, tuple(range(count)), options, where)

@@ -157,7 +157,8 @@ class Variant:
             return known
         where, shape, strides = tensors[0].device, tensors[0].shape, tensors[0]._strides
         dense = where is not cpu and is_one_piece(shape, strides) and all(c.device is where for c in own)
-        dense = dense and all(t._strides == strides and t.shape == shape and t.device is where for t in tensors)
+        rows = tensors[: 2 + len(self.states)]
+        dense = dense and all(t._strides == strides and t.shape == shape and t.device is where for t in rows)
         key = (where, tuple(t.dtype for t in tensors), tuple(c.dtype for c in own))
         taken = dense and self._list_kernel((where, *key[1]), tensors) is not None
         return remember(self.alike, layouts, key if taken else ())
@@ -170,12 +171,16 @@ class Variant:
             if not any(d.is_complex for d in dtypes):
                 roots = tuple(simplify(r, True) for r in self._typed(opmath(dtypes[0]), dtypes))
                 numbers = tuple(dt.float64 for _ in self.predicates)
-                run = backend_of(where).compile_lists(roots, tuple(dtypes), self.positions, numbers, where)
+                single = int(self._scaled(dtypes))
+                run = backend_of(where).compile_lists(roots, tuple(dtypes), self.positions, numbers, where, single)
             self.lists[key] = run
         return self.lists[key]
 
     def launch(self, tensors: tuple[Tensor, ...], numbers: tuple) -> None:
         """Run the kernel on one parameter with its gradient and state, on whatever device they are."""
+        if self._scaled(tensors):
+            param, grad, *states, factor = tensors
+            tensors = param, grad.to(factor.dtype) * factor, *states
         where = tensors[0].device
         for t in tensors:
             if t.device is not where:
@@ -189,9 +194,15 @@ class Variant:
             for i in self.positions:
                 tensors[i]._bump(self.name)
 
+    def _scaled(self, operands: Any) -> bool:
+        """Return whether behind a parameter, its gradient and its state there is a number by which the gradient is multiplied."""
+        return len(operands) > 2 + len(self.states)
+
     def _typed(self, compute: dtype, dtypes: list[dtype]) -> list[Expr]:
         """Return the formulas with every operand in the dtype of the computation."""
         symbols: list[Expr] = [arg(i) if opmath(d) is compute else cast(arg(i), compute) for i, d in enumerate(dtypes)]
+        if self._scaled(dtypes):
+            symbols[1] = symbols[1] * symbols.pop()
         for k, is_condition in enumerate(self.predicates, len(dtypes)):
             symbols.append(arg(k) != 0 if is_condition else cast(arg(k), compute))
         return [_replaced(root, {id(arg(i)): s for i, s in enumerate(symbols)}) for root in self.roots]

@@ -128,6 +128,3 @@ def _pointer() -> Function:
     f.call("void", "@PyErr_Clear")
     f.ret("ptr", f.call("ptr", "@PyBytes_AsString", "ptr %object"))
     return f
-
-
-__all__ = ["address", "builtin", "check_count", "entry", "none", "recorder", "return_none", "supported"]

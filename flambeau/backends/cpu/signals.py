@@ -55,6 +55,3 @@ def _showing() -> Function:
     if hasattr(signal, "pthread_sigmask"):
         f.call("i32", "@pthread_sigmask", f"i32 {int(signal.SIG_SETMASK)}", "ptr %before", "ptr null")
     return f
-
-
-__all__ = ["LONGEST_ON_STACK", "hide", "show"]

@@ -12,6 +12,7 @@ from typing import Any
 
 from ...core.device import device
 from . import driver, threads
+from .counters import Counters
 from .memory import DeviceMemory, Pool, memories
 from .modules import load_source
 
@@ -50,6 +51,7 @@ class CUDAGraph:
         self.generators: dict[Any, int] = {}  # generators that kernels of the graph draw from -> how far a replay goes
         self.stream = 0
         self.kept: list[Any] = []  # host memory that copies of the graph read
+        self.counters: Counters | None = None  # of kernels of libraries, while it is captured
 
     def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:
         """Begin recording the work on the current stream."""

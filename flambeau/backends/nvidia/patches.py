@@ -100,6 +100,3 @@ class KernelPatch:
         self.values[:] = list(numbers)
         driver.call("cuGraphExecKernelNodeSetParams_v2", executable, self.node, self.at)
         self.numbers = numbers
-
-
-__all__ = ["CopyPatch", "KernelPatch", "WideCopy"]

@@ -208,6 +208,3 @@ class Planned(Pool):
             self.put(self.own)
         self.holes, self.script, self.own = [], [], None
         return super().give_back(memory)
-
-
-__all__ = ["Planned", "Sketch", "plan"]

@@ -84,6 +84,3 @@ def _random(count: int, d: Any, where: Any, blocks: dict[Any, UntypedStorage]) -
     for at in range(0, count, _BLOCK):
         backend.copy(made.ptr + at * width, blocks[d].ptr, min(_BLOCK, count - at) * width, where)
     return made
-
-
-__all__ = ["tune"]

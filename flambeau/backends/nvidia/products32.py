@@ -269,6 +269,3 @@ def plan(
     shared = driver.attribute("shared_memory_per_block_optin", where.index or 0)
     way = chosen(sizes, along, nvidia.processors(where), shared)
     return ProductPlan(where, sizes, (out[1], a[1], b[1]), along, *way, sums)
-
-
-__all__ = ["ProductPlan", "chosen", "plan"]

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...backends import nvidia
 from ...backends.nvidia import graphs, modules, patches, streams, threads
+from ...backends.nvidia.counters import Counters
 from ...core import watching
 from ...core.backend import backend_of
 from ...core.casts import casts
@@ -226,13 +227,16 @@ def capturing(capture: graphs.CUDAGraph, where: device, pool: Any = None) -> Ite
         try:
             capture.capture_begin(pool, "relaxed")
             try:
+                capture.counters = Counters(where)
                 yield callers
             except BaseException:
                 with contextlib.suppress(RuntimeError):  # the error that ended it tells more
                     capture.capture_end()
                 raise
             capture.capture_end()
+            capture.counters.clear_once(capture.graph)
         finally:
+            capture.counters = None  # the memory is the graph's until its end, and may be another graph's then
             casts.cache, recording.on = cache, False
     capture.instantiate()
 

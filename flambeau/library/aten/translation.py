@@ -143,9 +143,13 @@ def _in_parts(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: d
         found = by_name(op.impl, args)
         if found is not NotImplemented:
             return found
-        with contextlib.suppress(formulas.NoStep):
+        try:
             return formulas.recorded(recorder, op, function, args, kwargs)
-        return recorder.unknown(op, function, args, kwargs)
+        except formulas.NoStep as missing:
+            try:
+                return recorder.unknown(op, function, args, kwargs)
+            except NotImplementedError:
+                raise missing from None  # it names the step of the formula
     if hasattr(function, "as_node"):  # a user's operator stays one node, unless it is made of others
         return recorder.again(function, args, kwargs) if not function.as_node else recorder.node(function, args, kwargs)
     if isinstance(op.impl, Reduction) and op.kind == "primitive" and recorder.inside:  # the whole is to be taken apart

@@ -68,6 +68,8 @@ class Op:
     argument `other` is unchanged, `operator` computes the same from it in place of `argument`. `lean`, of the operator that saves it, is the
     same operator without that last result.
     `over` names an argument in whose memory kernels may store the only result: each of its elements is read before that one is stored.
+    `updates` is set for an optimizer's update of lists of tensors, which changes all lists but the second, the gradients, which may be of any
+    float dtype; a further list may hold a float32 factor for each gradient.
     `strided` are the positions of results that kernels store with any strides whose last is 1: a result that is only copied may be stored at
     its destination directly.
     `pieces(*arguments)`, of a primitive that only copies tensors into parts of its result, returns for each part the index of the tensor among
@@ -135,6 +137,7 @@ class Op:
     remade: tuple[str, str, AnyFunction] | None = None
     lean: AnyFunction | None = None
     over: str = ""
+    updates: bool = False
     strided: tuple[int, ...] = ()
     pieces: AnyFunction | None = None
     affine: AnyFunction | None = None

@@ -36,6 +36,3 @@ class Rows:
     def store(self, position: int, value: Expr, level: str = "e") -> None:
         """Set result `position` of the call: element by element, row by row, or (level "c") the sum of each column."""
         self.results[position] = (value, level)
-
-
-__all__ = ["Rows"]

@@ -123,6 +123,3 @@ def packed_product(dst: Any, a: Any, b: Packed, bias: Any) -> PrimitivePlan:
     if plan is None:
         raise RuntimeError(f"oneDNN: no matmul of {tuple(a.shape)} @ packed {tuple(b.shape)}")
     return plan
-
-
-__all__ = ["Packed", "PackedRows", "packed", "packed_product"]

@@ -41,6 +41,3 @@ def _member() -> Function:
     with f.when(f.compare("ne", "i32", f.call("i32", "@omp_get_thread_num"), 0)):
         signals.hide(f)
     return f
-
-
-__all__ = ["shelter_pool"]

@@ -294,6 +294,3 @@ def backward(
         _blocks(key.shape[2], features) * batch * key.shape[1], 128, address(dk), *dk._strides[:3], address(dv), *dv._strides[:3],
         delta.ptr, address(logs), views[0], *views[2:], *sizes,
     )  # fmt: skip
-
-
-__all__ = ["backward", "forward"]

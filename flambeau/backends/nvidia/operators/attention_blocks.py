@@ -131,6 +131,3 @@ def backward(
                 batch, shared, *rest = result.shape
                 whole = whole.reshape(batch, shared, group, *rest).sum(2)
             raw_copy(result, whole)
-
-
-__all__ = ["backward", "forward"]

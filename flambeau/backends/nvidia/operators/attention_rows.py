@@ -153,6 +153,3 @@ def forward(
     )  # fmt: skip
     if shares > 1:
         join(blocks, features // 8, *place, heads, rows, shares)
-
-
-__all__ = ["MOST_ROWS", "forward", "takes", "text"]

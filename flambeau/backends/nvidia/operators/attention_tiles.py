@@ -267,5 +267,3 @@ extern "C" __global__ void __launch_bounds__(128) differentiate(target dq, targe
   }
 }
 """
-
-__all__ = ["TEXT"]

@@ -214,5 +214,3 @@ class _Plan:
 
 
 _plan = functools.lru_cache(4096)(_Plan)
-
-__all__ = ["convolve", "takes"]

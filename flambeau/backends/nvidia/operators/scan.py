@@ -254,6 +254,3 @@ def _(out: list[Tensor], input: Tensor, dim: int) -> None:
 @cummin.on("cuda")
 def _(out: list[Tensor], input: Tensor, dim: int) -> None:
     scan(out[0], out[1], dense(input), *split_at(input.shape, dim), "min", False)
-
-
-__all__ = ["scan", "source"]

@@ -451,6 +451,3 @@ _declare_medians("nanmedian", operators.nanmedian_of_all, operators.nanmedian_al
 def _(out: list[Tensor], input: Tensor, dim: int = -1, keepdim: bool = False) -> None:
     ordered, order, n = _sorted_rows(input, wrap_dim(dim, len(input.shape)), False)
     radix_kernels.longest_runs(out[0], out[1], ordered, order, numel_of(out[0].shape), n)
-
-
-__all__ = ["sort_rows", "source"]
