@@ -12,7 +12,7 @@ from ...core.storage import UntypedStorage
 from . import driver
 
 SIZE = 256  # bytes that a workspace has at most, and where the library wants one to begin
-_COUNT = 1024
+_COUNT = 256
 _MEMSET = 2  # CU_GRAPH_NODE_TYPE_MEMSET
 
 
