@@ -1,14 +1,19 @@
 """Observers of memory events: recordings of whole steps and profilers.
 
 A watcher belongs to the thread in which it was registered, unless it asks for all threads. Code that allocates or reads memory tests
-`active`, which is empty while there are no watchers, and calls a `tell` function only if it is not."""
+`active`, which is empty while there are no watchers, and calls a `tell` function only if it is not.
+
+Finalizers that a garbage collection runs in the middle of a call do not belong to the call: a thread's own watchers do not see them."""
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import threading
 from collections.abc import Iterator
 from typing import Any
+
+from .uninterrupted import uninterrupted
 
 active: list[None] = []  # one entry per registered watcher of any thread: tested first
 
@@ -50,13 +55,38 @@ class _Own(threading.local):
         self.watchers: list[Any] = []
 
 
+class _Collecting(threading.local):
+    now = False
+
+
 _own = _Own()
 _everywhere: list[Any] = []
+collecting = _Collecting()  # `now`: whether this thread is in a garbage collection; kept up to date after `notice_collections`
 
 
 def told() -> list[Any]:
     """Return the watchers that are notified of this thread's events."""
-    return [*_own.watchers, *_everywhere]
+    return [*(() if collecting.now else _own.watchers), *_everywhere]
+
+
+@uninterrupted  # what a signal's handler raises in a function that the collector calls would be lost
+def _begin(phase: str, info: dict[str, int]) -> None:
+    if phase == "start":
+        collecting.now = True
+
+
+@uninterrupted
+def _end(phase: str, info: dict[str, int]) -> None:
+    if phase == "stop":
+        collecting.now = False
+
+
+def notice_collections() -> None:
+    """Keep `collecting` up to date from now on: before, and after, the other functions in `gc.callbacks` run."""
+    others = [f for f in gc.callbacks if f is not _begin and f is not _end]
+    if gc.callbacks != [_begin, *others, _end]:
+        gc.callbacks[:] = [_begin, *others, _end]
+    collecting.now = False
 
 
 @contextlib.contextmanager

@@ -200,6 +200,8 @@ class Recorder(Writer):
 
     # -- the door ---------------------------------------------------------------------------------------------------
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+        if watching.collecting.now:
+            return function(*args, **kwargs)
         if overriding_arguments(args, kwargs):
             self.refuse("an argument's class overrides operators")
             return function(*args, **kwargs)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...backends.cpu import jit, native_call
-from ...core import modes, watching
+from ...core import watching
 from ...core.device import cpu
 from ...core.dtype import float64
 from ...core.generator import Generator, default_generator
@@ -28,7 +28,6 @@ from ...graph.program import Value
 from ...graph.recorder import NotRecordable, Recorder, Running
 from ...ops.index.bad_index import bad_index
 from ...optim.fused import Update as FusedUpdate
-from ..state.collector import around_collections
 from .onednn_plans import Plans
 from .operator_call import parts_of, plain_parts
 from .returned_numbers import only_returned
@@ -115,25 +114,12 @@ class StepRecorder(Recorder):
     @contextlib.contextmanager
     def native_calls(self) -> Iterator[None]:
         """Context manager: report native calls to this recorder, except those of finalizers that a garbage collection runs."""
-        with around_collections(self._unaware):
-            native_call.recorder.value = ctypes.cast(self._callback, ctypes.c_void_p).value
-            try:
-                yield
-            finally:
-                native_call.recorder.value = None
-
-    @contextlib.contextmanager
-    def _unaware(self) -> Iterator[None]:
-        """Context manager: record nothing of this thread, and let all its native calls run."""
-        stack, modes_before, told = modes.own.stack, list(modes.own.stack), native_call.recorder.value
-        stack.replace([mode for mode in modes_before if mode is not self])
-        native_call.recorder.value = None
+        watching.notice_collections()
+        native_call.recorder.value = ctypes.cast(self._callback, ctypes.c_void_p).value
         try:
-            with watching.without(self):
-                yield
+            yield
         finally:
-            native_call.recorder.value = told
-            stack.replace(modes_before)
+            native_call.recorder.value = None
 
     # -- calls ------------------------------------------------------------------------------------------------------
     def instead(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
@@ -309,7 +295,7 @@ class StepRecorder(Recorder):
 
     def _called(self, kernel: Any, arguments: int, count: int) -> int:
         """Record a call of a native function, and return whether it shall be skipped."""
-        if threading.get_ident() != self.thread:
+        if threading.get_ident() != self.thread or watching.collecting.now:
             return 0
         try:
             words = (ctypes.py_object * count).from_address(arguments)

@@ -17,9 +17,9 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ...core.watching import collecting, notice_collections
 from ...kernels.loops_source import parse
 from . import c_functions
-from .collector import around_collections
 from .frames import FRAMES_ARE_KNOWN, FUNCTIONS_ARE_KNOWN, function_id, running_id, signal_handlers
 from .origins import LIBRARY, SHARED, USER, kind_of, reaches_outside
 
@@ -75,12 +75,12 @@ class Observer:
             return
         former = sys.getprofile()
         watch = _Watch(self, told, former)
-        with around_collections(watch.collecting):
-            sys.setprofile(watch.callback())
-            try:
-                yield
-            finally:
-                sys.setprofile(former)
+        notice_collections()
+        sys.setprofile(watch.callback())
+        try:
+            yield
+        finally:
+            sys.setprofile(former)
 
     @staticmethod
     def sees() -> bool:
@@ -111,20 +111,10 @@ class _Watch:
         self.kinds: dict[int, tuple[int, types.CodeType]] = {}
         self.own: set[int] = set()  # ids of code of this library
         self.entered: dict[int, int] = {}  # how often code was, by its id
-        # The outermost frame of an import, of reading a kernel's source, or of a signal's handler, and whether garbage is collected:
-        # what happens once, or at any time, does not count.
+        # The outermost frame of an import, of reading a kernel's source, or of a signal's handler: what happens once, or at any time,
+        # does not count.
         self.aside: types.FrameType | None = None
-        self.collects = False
         self.apart = {inspect.unwrap(parse).__code__, *signal_handlers()}
-
-    @contextlib.contextmanager
-    def collecting(self) -> Iterator[None]:
-        """Context manager: note that a garbage collection is running."""
-        self.collects = True
-        try:
-            yield
-        finally:
-            self.collects = False
 
     def callback(self) -> Callable[[types.FrameType, str, Any], None]:
         """Return the function for `sys.setprofile`. Most events are this library's: one lookup dismisses them."""
@@ -141,7 +131,7 @@ class _Watch:
         return told
 
     def _event(self, frame: types.FrameType, event: str, arg: Any) -> None:
-        if self.collects:
+        if collecting.now:
             return
         if self.aside is not None:
             if event == "return" and frame is self.aside:
