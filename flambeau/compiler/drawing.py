@@ -80,6 +80,3 @@ def _bytes(count: int) -> str:
 
 def _text(x: float, y: float, text: str, size: int, weight: str | None = None) -> str:
     return svg.text(x, y, text, font_size=size, font_weight=weight)
-
-
-__all__ = ["draw"]

@@ -151,6 +151,3 @@ def _guards(items: list[Any]) -> list[str]:
     kinds: collections.Counter = collections.Counter(item.what.split(".")[0].split("[")[0] for item in items)
     told = [f"  {name}" + (f" and {n - 1} parts of it" if n > 1 else "") for name, n in kinds.most_common(_MOST)]
     return ["it depends on the arguments and on", *told] if told else ["it depends on nothing but its arguments"]
-
-
-__all__ = ["explain", "svg"]

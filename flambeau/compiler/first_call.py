@@ -37,6 +37,3 @@ class FirstCall:
         if name.startswith("__") or name == "opened":  # a copy asks before it has anything
             raise AttributeError(name)
         return getattr(self.opened(), name)
-
-
-__all__ = ["FirstCall"]

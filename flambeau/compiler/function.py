@@ -495,6 +495,3 @@ def record_once(function: Callable, args: tuple, state: list[Tensor]) -> Recorde
     if recorder.problems:
         raise NotRecordable("; ".join(dict.fromkeys(recorder.problems)))
     return prepared.finish(result)
-
-
-__all__ = ["CompiledFunction", "available", "record_once", "recording", "stance"]

@@ -483,6 +483,3 @@ def _put_back(reach: Reach, generators: list[Generator]) -> Iterator[None]:
             storage.version = version
         for generator, mark in marks:
             generator.set_state_bytes(mark)
-
-
-__all__ = ["DryCall", "LastOfMany", "Range", "Ranges", "new_sizes", "refuse_constants"]

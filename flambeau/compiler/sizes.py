@@ -127,6 +127,3 @@ class Idling:
         self.rests += 1
         self.calls = 0
         return True
-
-
-__all__ = ["FREE", "UNUSED", "Idling", "Sizes", "Waiting"]

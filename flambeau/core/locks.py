@@ -52,5 +52,3 @@ def _after_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_after_in_parent, after_in_child=_after_in_child)
-
-__all__ = ["COMPILER", "GENERATOR", "IMPORTS", "MODES", "ONEDNN", "new_lock"]

@@ -45,6 +45,3 @@ def at_once(function: Callable[..., Any]) -> Any:
     [5]
     """
     return type("AtOnce", (), {"__slots__": (), "__getitem__": function, "__setitem__": function})()
-
-
-__all__ = ["at_once", "uninterrupted"]

@@ -61,7 +61,7 @@ class _Collecting(threading.local):
 
 _own = _Own()
 _everywhere: list[Any] = []
-collecting = _Collecting()  # `now`: whether this thread is in a garbage collection; kept up to date after `notice_collections`
+collecting = _Collecting()  # `now`: whether this thread collects garbage; kept up to date after `notice_collections`
 
 
 def told() -> list[Any]:

@@ -183,6 +183,3 @@ def _write_cmake(folder: Path, name: str, library: str, static: bool) -> None:
     for key, value in values.items():
         text = text.replace(f"${{{key}}}", value)
     (folder / f"{name}Config.cmake").write_text(text)
-
-
-__all__ = ["NotExportable", "export_library"]

@@ -86,6 +86,3 @@ def _search(path: str, pattern: re.Pattern[bytes]) -> re.Match[bytes] | None:
                 return None if found is None else pattern.match(found[0])
         except ValueError:  # an empty file
             return None
-
-
-__all__ = ["AbsentOperator", "find", "leave_out", "names_namespace", "needs_pytorch"]

@@ -188,6 +188,3 @@ def _local(module: str, name: str) -> Any:
         except (ImportError, AttributeError):
             continue
     raise AttributeError(f"the file names {module}.{name}, which Flambeau does not have")
-
-
-__all__ = ["SAFE", "STORAGE_OF", "STORAGE_TYPES", "UNTYPED", "StorageType", "present_name", "resolve", "written_name"]

@@ -330,6 +330,3 @@ def _type(annotation: Any) -> str:
 def with_elements(annotation: str) -> str:
     """Return an annotation with element types for all containers: strict checkers call a bare `tuple` partly unknown."""
     return re.sub(r"\b(tuple|list|dict|Callable|ndarray)\b(?!\[)", lambda m: m[0] + _ELEMENTS[m[0]], annotation)
-
-
-__all__ = ["NAMESPACES", "PASSING_ON", "SWITCHES", "of_switches", "path_of", "with_elements", "written"]

@@ -47,6 +47,3 @@ def decode(data: Any, formats: tuple[str, ...] | None = None, draft: str | None 
     except (*_DAMAGE, module.DecompressionBombError) as problem:
         raise RuntimeError(f"cannot decode this image: {type(problem).__name__}: {problem}") from problem
     return image
-
-
-__all__ = ["decode", "is_pil", "pil_array", "pillow"]

@@ -120,6 +120,3 @@ def _further_forms(
     if "other" in overloads_of(op.aten_name):
         other = axis.replace(name="other", annotation="Tensor")
         yield [*parameters[:place], other, *(p for p in parameters if p.name == "out")], results[0]
-
-
-__all__ = ["forms", "named_tuples", "resolved"]

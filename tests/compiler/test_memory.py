@@ -156,7 +156,7 @@ double = flambeau.compile(lambda x: x * 2)
 room = lambda: {n.rpartition(".")[2] for n in sys.modules if n.startswith("flambeau.compiler.")}
 x = flambeau.ones(3)
 assert double(x).tolist() == [2, 2, 2]
-assert room() == {"arguments", "c_functions", "collector", "first_call", "frames", "observer", "origins", "state"}, room()
+assert room() == {"arguments", "c_functions", "event_filter", "first_call", "frames", "observer", "origins", "state"}, room()
 for _ in range(3):
     assert double(x).tolist() == [2, 2, 2]
 assert double._compiled.recordings()[0].calls == 1, double.explain()

@@ -355,8 +355,3 @@ def _wake(f: Function, place: str, count: Value) -> None:
 
 def _pause(f: Function) -> None:
     f.call("void", *_PAUSE[platform.machine()])
-
-
-__all__ = [
-    "KEY", "MOST_THREADS", "assume_crowded", "crowded", "forget", "parallel", "started", "state_address", "supported",
-]  # fmt: skip

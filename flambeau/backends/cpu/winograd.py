@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from array import array
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from . import features, jit, native_call, threads, winograd_code, winograd_gradient_code
 
@@ -143,6 +143,3 @@ def is_positive(table: bytes) -> bool:
 def _tile_places(group: int, high: int, wide: int, space: int, row: int, channels: int) -> list[int]:
     """Return the offset of the first pixel of each tile of a group of images."""
     return [i * space + 2 * y * row + 2 * x * channels for i in range(group) for y in range(high) for x in range(wide)]
-
-
-__all__: list[Any] = ["ODD", "Sizes", "Work", "function", "is_positive", "pays", "positive", "work"]

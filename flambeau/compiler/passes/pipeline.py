@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 from ...core import naming
@@ -29,16 +29,25 @@ repeated_rows, lanes = naming.late("compiler.passes.repeated_rows"), naming.late
 
 
 class Stage(NamedTuple):
-    """State of a graph after a pass: its text, how many steps it had, and how many bytes these read and wrote."""
+    """State of a graph after a pass: a program of its calls, or its native calls. They are shown when somebody asks."""
 
     name: str
-    packed: Any  # the text, in few bytes
+    program: StepGraph | operators.Program
     steps: int
-    bytes: int
 
     @property
     def text(self) -> str:
-        return zlib.decompress(self.packed).decode()
+        return self.program.text() if isinstance(self.program, StepGraph) else printer.text(self.program)
+
+    @property
+    def bytes(self) -> int:
+        """Return how many bytes the steps read and write."""
+        each = (
+            map(used, self.program.steps)
+            if isinstance(self.program, StepGraph)
+            else (c.touches() for c in self.program)
+        )
+        return sum(self.program.buffers[b].size for buffers in each for b in buffers if b >= 0)
 
 
 OverCalls: TypeAlias = Callable[[operators.Program], None]
@@ -80,8 +89,7 @@ class _Work:
 
     def __init__(self, graph: StepGraph, results: set[int]):
         self.graph, self.results = graph, results
-        self.lines: dict[int, tuple] = {}
-        self.trail = [_stage("recording", graph, self.lines)]
+        self.trail = [_stage("recording", graph)]
 
     def over_calls(self, *passes: tuple[str, OverCalls]) -> None:
         """Run passes that rewrite operator calls; the calls that they change are planned again."""
@@ -93,7 +101,7 @@ class _Work:
                 self.trail.append(_stage_of_calls(name, program))
         if len(self.trail) > before:
             self.graph.steps = lowered(program, Planner(self.graph))
-            self.trail[-1] = _stage(self.trail[-1].name, self.graph, self.lines)
+            self.trail[-1] = _stage(self.trail[-1].name, self.graph)
 
     def over_steps(self, *passes: tuple[str, OverSteps]) -> None:
         """Run the passes over native calls."""
@@ -107,7 +115,7 @@ class _Work:
             before = [id(step) for step in graph.steps]
             rewrite(graph, self.results)
             if [id(step) for step in graph.steps] != before:
-                self.trail.append(_stage(name, graph, self.lines))
+                self.trail.append(_stage(name, graph))
 
 
 def drop_dead(graph: StepGraph, results: set[int]) -> None:
@@ -155,11 +163,9 @@ def join_followers(graph: StepGraph, results: set[int]) -> None:
 
 
 def _stage_of_calls(name: str, program: operators.Program) -> Stage:
-    moved = sum(program.buffers[b].size for call in program.calls for b in call.touches())
     steps = sum(1 if call.steps is None else len(call.steps) for call in program.calls)
-    return Stage(name, zlib.compress(printer.text(program).encode(), 1), steps, moved)
+    return Stage(name, replace(program, calls=list(program.calls)), steps)
 
 
-def _stage(name: str, graph: StepGraph, lines: dict[int, tuple]) -> Stage:
-    moved = sum(graph.buffers[b].size for step in graph.steps for b in {r.buffer for r in step.refs()} if b >= 0)
-    return Stage(name, zlib.compress(graph.text(lines).encode(), 1), len(graph.steps), moved)
+def _stage(name: str, graph: StepGraph) -> Stage:
+    return Stage(name, StepGraph(list(graph.steps), graph.buffers), len(graph.steps))

@@ -235,20 +235,9 @@ class StepGraph:
     # What is recomputed: the operator, and the bytes that are saved.
     recomputed: list[tuple[str, int]] = field(default_factory=list)
 
-    def text(self, known: dict[int, tuple] | None = None) -> str:
-        """Return the steps as text, one on each line. `known` caches lines for the next time, when few steps differ."""
-        lines = []
-        for step in self.steps:
-            if known is None or not isinstance(step, Launch):
-                lines.append(_line(step))
-                continue
-            held, seen, line = known.get(id(step), (None, None, ""))
-            now = (step.name, step.address, step.plan, step.arguments)
-            if held is not step or seen != now:
-                line = _line(step)
-                known[id(step)] = step, (*now[:3], list(step.arguments)), line
-            lines.append(line)
-        return "\n".join(lines)
+    def text(self) -> str:
+        """Return the steps as text, one on each line."""
+        return "\n".join(map(_line, self.steps))
 
 
 def new_buffer(graph: StepGraph, size: int, source: str = "new") -> Ref:

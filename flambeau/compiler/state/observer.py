@@ -20,6 +20,7 @@ from typing import Any
 from ...core.watching import collecting, notice_collections
 from ...kernels.loops_source import parse
 from . import c_functions
+from .event_filter import EventFilter, set_profile
 from .frames import FRAMES_ARE_KNOWN, FUNCTIONS_ARE_KNOWN, function_id, running_id, signal_handlers
 from .origins import LIBRARY, SHARED, USER, kind_of, reaches_outside
 
@@ -76,11 +77,11 @@ class Observer:
         former = sys.getprofile()
         watch = _Watch(self, told, former)
         notice_collections()
-        sys.setprofile(watch.callback())
+        set_profile(watch)
         try:
             yield
         finally:
-            sys.setprofile(former)
+            set_profile(former)
 
     @staticmethod
     def sees() -> bool:
@@ -102,44 +103,32 @@ class Observer:
         return made
 
 
-class _Watch:
-    """The state of one observed call."""
+class _Watch(EventFilter):
+    """The state of one observed call. Most events are this library's: those of its code are skipped, except warnings."""
 
     def __init__(self, observer: Observer, told: Callable[[str], None] | None, former: Any):
-        self.observer, self.told, self.former = observer, told, former
+        super().__init__(former, _warnings.warn)
+        self.observer, self.told = observer, told
         # kinds of code, by its id; the code is kept alive, so that the id stays unique
         self.kinds: dict[int, tuple[int, types.CodeType]] = {}
-        self.own: set[int] = set()  # ids of code of this library
         self.entered: dict[int, int] = {}  # how often code was, by its id
         # The outermost frame of an import, of reading a kernel's source, or of a signal's handler: what happens once, or at any time,
         # does not count.
         self.aside: types.FrameType | None = None
         self.apart = {inspect.unwrap(parse).__code__, *signal_handlers()}
 
-    def callback(self) -> Callable[[types.FrameType, str, Any], None]:
-        """Return the function for `sys.setprofile`. Most events are this library's: one lookup dismisses them."""
-        own, warn, former, event_of_others = self.own, _warnings.warn, self.former, self._event
-
-        def told(frame: types.FrameType, event: str, arg: Any) -> None:
-            if id(frame.f_code) not in own:
-                event_of_others(frame, event, arg)
-            elif arg is warn:
-                self.observer.warned = True
-            if former is not None:
-                former(frame, event, arg)
-
-        return told
-
-    def _event(self, frame: types.FrameType, event: str, arg: Any) -> None:
-        if collecting.now:
+    def event(self, frame: types.FrameType, event: str, arg: Any) -> None:
+        if id(frame.f_code) in self.skipped:
+            self.observer.warned = True
+        elif collecting.now:
             return
-        if self.aside is not None:
+        elif self.aside is not None:
             if event == "return" and frame is self.aside:
-                self.aside = None
+                self.aside, self.returns = None, 0
         elif event == "call" and frame.f_code in self.apart:
-            self.aside = frame
+            self.aside, self.returns = frame, 1
         elif event == "call" and frame.f_code.co_filename.startswith("<frozen importlib."):
-            self.aside = frame
+            self.aside, self.returns = frame, 1
             if frame.f_code.co_name == "_gcd_import" and self._is_users(frame.f_back):
                 self._refuse("a module is imported by a computed name")
         elif event == "call":
@@ -195,7 +184,7 @@ class _Watch:
             if known[0] == LIBRARY:
                 self.observer.library_names.update(code.co_names)
                 if not reaches_outside(code):
-                    self.own.add(id(code))
+                    self.skip(code)
         return known[0]
 
     def _is_users(self, frame: types.FrameType | None) -> bool:

@@ -494,6 +494,3 @@ _COMPLETE = frozenset(c_functions.CONTAINERS)
 
 def _warning_filters() -> tuple:
     return (*warnings.filters, warnings.showwarning)
-
-
-__all__ = ["Reach", "Unreachable"]

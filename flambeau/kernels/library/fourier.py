@@ -490,6 +490,3 @@ def transform_half_lines(
                     place = done + tile * LANES + c - LANES
                     for j in unroll(TILE):
                         out[other + j * out_step] = work[place + j * LANES] * scale
-
-
-__all__ = ["LANES", "transform_half_lines", "transform_lines", "transform_real_lines"]

@@ -138,6 +138,3 @@ class AtenMode(modes.Mode):
         raise NotImplementedError(
             f"the operator {op.key or op.name} has no counterpart among PyTorch's, or not with these arguments"
         )
-
-
-__all__ = ["AtenMode", "aten"]

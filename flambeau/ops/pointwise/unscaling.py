@@ -23,6 +23,3 @@ def _(found: Tensor, grads: list[Tensor], factor: Tensor) -> None:
         raw_copy(found, (flag + held.isfinite().all().logical_not()).clamp(max=1.0))
         raw_copy(grad, held * bare(factor))
         grad._bump("unscale_")
-
-
-__all__ = ["unscale_list"]

@@ -71,6 +71,3 @@ def _norms(order: float, where: device) -> Any:
 @functools.cache
 def _products(where: device) -> Any:
     return backend_of(where).compile_lists((arg(0) * arg(1),), (float32, float32), (0,), (), where, 1)
-
-
-__all__ = ["address", "is_one_piece", "norms_of_list", "scale_list"]

@@ -205,5 +205,3 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "delete": _delete,
     "tile": lambda like, a, count: Places(a.t.repeat(*[1] * (len(a.t.shape) - 1), count)),
 }
-
-__all__ = ["Places", "repeated"]

@@ -72,6 +72,3 @@ def _line(shape: Sequence[int], axis: int) -> Layout:
     """Return the layout of numbers along one dimension, or of a single one."""
     sizes = tuple(n if i == axis else 1 for i, n in enumerate(shape))
     return sizes, operands.contiguous_strides(sizes)
-
-
-__all__ = ["CHANNEL", "EACH", "FUNCTIONS", "OPERATIONS", "Attributes", "Step"]
