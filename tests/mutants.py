@@ -4,6 +4,7 @@ python -m tests.mutants --count 60 --seed 7            anywhere in flambeau/, bu
 python -m tests.mutants --count 20 flambeau/ops        in one room
 python -m tests.mutants --planted                      the changes listed in PLANTED
 python -m tests.mutants --map MAP                      the same, cheaply: by a map of lines to tests (python -m tests.line_map)
+python -m tests.mutants --again OUTPUT --tests FILE    what survived in an earlier run, of which the output was kept; with these tests
 
 Each change is made in a copy of the tree. With a map, the tests that run the changed line run: a few of different kinds, then many.
 For a line that no test of the map runs (a module's own lines, a kernel that is compiled, another process), the tests of lines that name
@@ -164,11 +165,13 @@ class Finder(ast.NodeVisitor):
         if node.value is None:
             return
         outside = len(self.spans) == 1 and isinstance(target, ast.Name)
+        self.in_defaults = bool(outside and self.owners and isinstance(node, ast.AnnAssign))  # a field's, of a class
         if outside:
             self.owners.append(target.id)  # type: ignore[attr-defined]
             self.spans.append((node.lineno, node.end_lineno or 0))
         for child in (*(node.targets if isinstance(node, ast.Assign) else ()), node.value):
             self.visit(child)
+        self.in_defaults = False
         if outside:
             self.spans.pop()
             self.owners.pop()
@@ -255,6 +258,21 @@ def drawn(count: int, seed: int, rooms: list[str]) -> list[Change]:
     return random.Random(seed).sample(every, count)
 
 
+def again(output: Path) -> list[Change]:
+    """The changes that survived in an earlier run."""
+    found = []
+    for line in output.read_text(encoding="utf-8").splitlines():
+        if match := re.match(r"survives: (\S+?):(\d+) in .*?: (.+) -> (.*)", line):
+            file, number, before, after = match.groups()
+            same = [
+                c
+                for c in changes(file)
+                if (c.line, c.before.strip(), c.after.strip()) == (int(number), before.strip(), after.strip())
+            ]
+            found += same[:1]
+    return found
+
+
 def planted() -> list[Change]:
     found = []
     for file, line, before, after in PLANTED:
@@ -273,15 +291,29 @@ class Copy:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.sound: set[str] = set()  # tests that were seen to pass on the unchanged copy
         for name in ("flambeau", "tests"):
             shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
         for name in ("pyproject.toml", "README.md", "LICENSE"):
             shutil.copy(ROOT / name, folder / name)
+        for name in ("examples", "docs", "benchmarks"):  # which tests read
+            (folder / name).symlink_to(ROOT / name)
         # Bytecode that is believed by the hash of its source, so that a changed file alone is compiled in each run.
         compileall.compile_dir(folder / "flambeau", quiet=2, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
 
-    def pytest(self, arguments: list[str], limit: float) -> tuple[int, str]:
-        """(exit status, output) of pytest in the copy; 124 where it takes too long."""
+    def passes(self, test: str, limit: float) -> bool:
+        """Whether a test passes on the unchanged copy; asked once."""
+        if test not in self.sound and self.pytest([test], limit)[0] == 0:
+            self.sound.add(test)
+        return test in self.sound
+
+    def is_slow(self, arguments: list[str], limit: float) -> bool:
+        """Whether tests take most of the time on the unchanged copy, too, where no kernel is kept: a changed compiler finds none."""
+        with tempfile.TemporaryDirectory() as kernels:
+            return self.pytest(arguments, limit / 2, kernels)[0] == 124
+
+    def pytest(self, arguments: list[str], limit: float, kernels: str = "") -> tuple[int, str]:
+        """(exit status, output) of pytest in the copy; 124 where it takes too long. `kernels`: another folder to keep kernels in."""
         command = [
             sys.executable,
             "-m",
@@ -296,6 +328,8 @@ class Copy:
             *arguments,
         ]
         environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(self.folder)}
+        if kernels:
+            environment["FLAMBEAU_CACHE_DIR"] = kernels
         process = subprocess.Popen(
             command,
             cwd=self.folder,
@@ -313,15 +347,19 @@ class Copy:
             return 124, output
         return process.returncode, output
 
-    def caught(self, change: Change, limit: float, known: LineMap | None = None) -> str:
-        """The test that notices a change, or "" if none does."""
+    def caught(self, change: Change, limit: float, known: LineMap | None = None, tests: list[str] | None = None) -> str:
+        """The test that notices a change, or "" if none does. `tests`: these alone."""
         file = self.folder / change.file
         original = file.read_bytes()
         end = change.start + len(change.before.encode())
         assert original[change.start : end] == change.before.encode(), change
         changed = original[: change.start] + change.after.encode() + original[end:]
         refused: list[str] = []
-        for selection in selections(change) if known is None else mapped(change, known):
+        if tests:
+            chosen: Iterator[list[str]] = iter([tests])
+        else:
+            chosen = selections(change) if known is None else mapped(change, known)
+        for selection in chosen:
             while True:
                 file.write_bytes(changed)
                 try:
@@ -331,7 +369,12 @@ class Copy:
                 if status in (0, 5):
                     break
                 if status == 124:
-                    return "(takes too long)"
+                    if not self.is_slow(selection, limit):
+                        return "(takes too long)"
+                    selection = selection[: len(selection) // 2]
+                    if not selection:
+                        break
+                    continue
                 failed = re.findall(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", output, re.MULTILINE)
                 absent = re.findall(r"^ERROR: (?:not found:|found no collectors for) (.+)$", output, re.MULTILINE)
                 if (
@@ -345,7 +388,10 @@ class Copy:
                         break
                     continue
                 if absent:  # a map of other tests than these
-                    selection = [test for test in selection if not any(name.endswith(test) for name in absent)]
+                    found = [
+                        test for test in selection if not any(name.endswith(test.partition("[")[0]) for name in absent)
+                    ]
+                    selection = found if len(found) < len(selection) else []
                     if not selection:
                         break
                     continue
@@ -354,7 +400,7 @@ class Copy:
                         print(f"    the unchanged copy ends with an error, too: {output[-300:]}")
                         break
                     return "(pytest does not start)"
-                if self.pytest(failed[:1], limit)[0] == 0:
+                if self.passes(failed[0], limit):
                     return failed[0]
                 refused.append(failed[0])
         return ""
@@ -444,6 +490,8 @@ def mapped(change: Change, known: LineMap) -> Iterator[list[str]]:
         yield first
         if more := [test for test in known.chosen(lines, 150, 60.0) if test not in first]:
             yield more
+        if tables := known.tables(lines):
+            yield tables
     if change.is_default:
         yield ["tests/api/test_defaults.py"]
     room = change.file.split("/")[1]
@@ -495,9 +543,14 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=600, help="seconds for one run of tests")
     parser.add_argument("--planted", action="store_true")
     parser.add_argument("--map", type=Path, help="what tests.line_map wrote: run the tests of the changed line")
+    parser.add_argument("--again", type=Path, help="the output of an earlier run: what survived there")
+    parser.add_argument("--tests", nargs="*", help="the tests to run, instead of those that are chosen for a change")
     given = parser.parse_args()
     known = LineMap.load(given.map) if given.map else None
-    chosen = planted() if given.planted else drawn(given.count, given.seed, given.rooms)
+    if given.again:
+        chosen = again(given.again)
+    else:
+        chosen = planted() if given.planted else drawn(given.count, given.seed, given.rooms)
     survived, equivalent = [], []
     with tempfile.TemporaryDirectory() as folder:
         copy = Copy(Path(folder) / "flambeau")
@@ -508,7 +561,7 @@ def main() -> int:
                 print(f"{number:3} {change}: equivalent ({why})", flush=True)
                 continue
             start = time.monotonic()
-            test = copy.caught(change, given.limit, known)
+            test = copy.caught(change, given.limit, known, given.tests)
             print(f"{number:3} {change}: {test or 'SURVIVES'} ({time.monotonic() - start:.0f} s)", flush=True)
             if not test:
                 survived.append(change)

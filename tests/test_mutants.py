@@ -69,6 +69,19 @@ def test_a_line_remembers_few_tests_of_one_table() -> None:
     assert known.seen["k"] == 51
 
 
+def test_tables_of_tests_run_whole_within_a_time() -> None:
+    known = line_map.LineMap()
+    for name, seconds in (("t[a]", 1.0), ("t[b]", 1.0), ("u[a]", 9.0), ("single", 0.1), ("other[a]", 0.1)):
+        known.add(name, seconds, ["k"] if name in ("t[a]", "u[a]", "single") else ["m"])
+    assert known.tables(["k"]) == ["t", "u"]
+    assert known.tables(["k"], 5.0) == ["t"]
+
+
+def test_defaults_are_those_of_parameters_and_of_fields() -> None:
+    text = "a: int = 1\nclass K:\n    b: int = 2\n    c = 3\n    def f(self, d=4):\n        e: int = 5\n"
+    assert [change.before for change in found(text) if change.is_default] == ["2", "4"]
+
+
 def test_a_line_is_known_by_its_file_and_number() -> None:
     assert line_map.key_of(line_map.LIBRARY + "optim/adam.py", 7) == "flambeau/optim/adam.py:7"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,6 +38,8 @@ MODULES = [
     "torchvision.models.vision_transformer", "torchvision.models.video.mvit", "torchvision.models.optical_flow.raft", "torchvision.models.maxvit",
     "torchvision.tv_tensors",
 ]  # fmt: skip
+# Modules that define functions and classes which the ones above do not show.
+INNER = (Path(__file__).parent / "modules_with_defaults.txt").read_text().split()
 
 
 def shown(value: Any) -> str | None:
@@ -56,8 +59,9 @@ def defaults(function: Any) -> dict[str, str]:
     return {p.name: text for p in parameters if p.default is not p.empty and (text := shown(p.default)) is not None}
 
 
-def public(module: Any) -> dict[str, dict[str, str]]:
-    """The defaults of a module's own functions and classes, and of the public methods that classes define themselves."""
+def public(module: Any, own: bool = False) -> dict[str, dict[str, str]]:
+    """The defaults of a module's functions and classes, and of the public methods that classes define themselves; `own`: of those that
+    it defines itself."""
     found = {}
     root = module.__name__.partition(".")[0]
     for name in getattr(module, "__all__", None) or dir(module):
@@ -67,6 +71,7 @@ def public(module: Any) -> dict[str, dict[str, str]]:
             name.startswith("_")
             or not callable(thing)
             or home.partition(".")[0] not in (root, "flambeau", "torch", "torchvision")
+            or (own and home != module.__name__)
         ):
             continue
         found[name] = defaults(thing)
@@ -78,11 +83,11 @@ def public(module: Any) -> dict[str, dict[str, str]]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("module", [*MODULES, *INNER])
 def test_defaults(module: str) -> None:
     if module.startswith("torchvision"):
         torchvision()
-    theirs = told(f"defaults of {module}", lambda: public(importlib.import_module(module)))
+    theirs = told(f"defaults of {module}", lambda: public(importlib.import_module(module), module in INNER))
     ours = importlib.import_module(module.replace("torchvision", "flambeau.vision").replace("torch", "flambeau"))
     wrong = []
     for name, wanted in theirs.items():
