@@ -8,7 +8,7 @@ python -m tests.mutants --again OUTPUT --tests FILE    what survived in an earli
 
 Each change is made in a copy of the tree. With a map, the tests that run the changed line run: a few of different kinds, then many.
 For a line that no test of the map runs (a module's own lines, a kernel that is compiled, another process), the tests of lines that name
-what was changed run. Then, and without a map, those run whose words are the words of what was changed; without a map also the room's
+what was changed run, and for a line that few run the smoke selection. Then, and without a map, those run whose words are the words of what was changed; without a map also the room's
 and the smoke selection. The first failure counts if the same test passes on the unchanged copy. What survives is printed as a line to
 look at. A person who finds that a change alters nothing that can be asked for writes it into EQUIVALENT with the reason: these are
 counted apart, and named.
@@ -103,6 +103,9 @@ class Change:
         return f"{self.file}:{self.line} in {self.owner or 'the module'}: {self.before} -> {self.after}"
 
 
+# A line that fewer tests are known to run may be run by others: what was derived or compiled once in a process is not made again in the
+# tests that follow there. For such a line the smoke selection runs, too.
+FEW = 20
 # Calls whose arguments are words for people, and arguments that change no result: a cache's size, the line that a warning names, what one
 # turn of a parallel loop costs (the second of `prange`), which decides how many threads share it.
 WORDS = ("warn", "warn_once", "debug", "info", "print")
@@ -500,6 +503,8 @@ def mapped(change: Change, known: LineMap) -> Iterator[list[str]]:
         yield from selections(change)
     elif not is_known or room in ("distributed", "serve", "horovod", "cpp", "multiprocessing"):
         yield next(selections(change))
+    if not lines or len(known.lines.get(lines[0], ())) < FEW:
+        yield ["-m", "smoke", "tests"]
 
 
 def selections(change: Change) -> Iterator[list[str]]:

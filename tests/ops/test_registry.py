@@ -11,6 +11,7 @@ import flambeau
 from flambeau.core.tensor import Tensor
 from flambeau.expr import Expr, arg, as_expr, pullback
 from flambeau.ops import OPS
+from flambeau.ops.machinery.dtype_rules import compare
 from flambeau.ops.machinery.formula import Pointwise
 from flambeau.ops.machinery.primitive import _HEADER_FIELDS, Primitive
 
@@ -129,3 +130,10 @@ def test_user_can_declare_an_operator():
     assert swish(x, beta).shape == (7, 7)
     assert flambeau.autograd.gradcheck(swish, (x, beta))
     assert "swish" not in OPS
+
+
+def test_comparisons_have_no_derivative():
+    """Their results are bools, which none is recorded for: a record that says otherwise would be believed by those that read records."""
+    compared = [op for op in POINTWISE if op.impl.rule is compare]
+    assert len(compared) > 10
+    assert [op.name for op in compared if op.differentiable or op.impl.differentiable] == []
