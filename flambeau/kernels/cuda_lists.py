@@ -46,13 +46,9 @@ class ListProgram:
     for all elements of the others. Nothing is done if `found` is the address of a float32 number that is not zero."""
 
     def __init__(
-        self,
-        roots: tuple[Expr, ...],
-        dtypes: tuple[dtype, ...],
-        positions: tuple[int, ...],
-        numbers: tuple[dtype, ...],
+        self, roots: tuple[Expr, ...], dtypes: tuple[dtype, ...], positions: tuple[int, ...], numbers: tuple[dtype, ...],
         singles: int = 0,
-    ):
+    ):  # fmt: skip
         self.dtypes, self.positions, self.numbers = dtypes, positions, numbers
         outs = tuple(dtypes[p] for p in positions)
         kinds = "c" * (len(outs) + len(dtypes) - singles) + "b" * singles + "d" * len(numbers)

@@ -205,15 +205,9 @@ def _read_geometry(geometry: Buffer, operands: Operands, rank: int) -> list[Stat
 
 
 def _row(
-    roots: tuple[Expr, ...],
-    operands: Operands,
-    used: set[Buffer | Scalar],
-    offsets: dict[Buffer, Expr],
-    strides: dict[Buffer, Expr],
-    start: Expr,
-    stop: Expr,
-    parallel: bool,
-) -> list[Statement]:
+    roots: tuple[Expr, ...], operands: Operands, used: set[Buffer | Scalar], offsets: dict[Buffer, Expr],
+    strides: dict[Buffer, Expr], start: Expr, stop: Expr, parallel: bool,
+) -> list[Statement]:  # fmt: skip
     """Build a pass over the innermost dimension."""
     i = index_var("i")
     before: list[Statement] = []

@@ -99,13 +99,8 @@ class _Function:
     """Emitter of one LLVM function: statements, expressions, control flow."""
 
     def __init__(
-        self,
-        module: _Module,
-        symbol: str,
-        params: Iterable[ir.Buffer | ir.Scalar],
-        result: str,
-        attributes: str = ATTRIBUTES,
-    ):
+        self, module: _Module, symbol: str, params: Iterable[ir.Buffer | ir.Scalar], result: str, attributes: str = ATTRIBUTES
+    ):  # fmt: skip
         self.module = module
         self.slots: dict[str, tuple[str, dtype]] = {}  # variable -> stack slot
         self.pointers: dict[ir.Buffer, str] = {}

@@ -105,12 +105,8 @@ class Split:
     no part should be given, because their numbers differ in each call."""
 
     def __init__(
-        self,
-        given: Source,
-        bad: dict[ast.stmt, str],
-        compiled: Callable[[Any, Source | None, str], Any],
-        varying: set[str],
-    ):
+        self, given: Source, bad: dict[ast.stmt, str], compiled: Callable[[Any, Source | None, str], Any], varying: set[str]
+    ):  # fmt: skip
         self.source, self.bad, self._compiled, self.varying = given, bad, compiled, varying
         self.parts: list[Any] = []
         self.inner: dict[Any, Any] = {}
