@@ -36,10 +36,9 @@ def language_models(torch: Any) -> Any:
     nn, F = torch.nn, torch.nn.functional
 
     class Block(nn.Module):
-        def __init__(self, d: int, heads: int, dropout: float = 0.0):
+        def __init__(self, d: int, heads: int):
             super().__init__()
             self.norm1, self.qkv, self.out = nn.LayerNorm(d), nn.Linear(d, 3 * d), nn.Linear(d, d)
-            self.p, self.drop = dropout, nn.Dropout(dropout) if dropout else nn.Identity()
             self.norm2, self.up, self.down, self.heads = (
                 nn.LayerNorm(d),
                 nn.Linear(d, 4 * d),
@@ -50,9 +49,9 @@ def language_models(torch: Any) -> Any:
         def forward(self, x: Any, positions: Any) -> Any:
             b, t, c = x.shape
             q, k, v = (p.view(b, t, self.heads, -1).transpose(1, 2) for p in self.qkv(self.norm1(x)).split(c, 2))
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=self.p if self.training else 0.0)
-            x = x + self.drop(self.out(y.transpose(1, 2).reshape(b, t, c)))
-            return x + self.drop(self.down(F.gelu(self.up(self.norm2(x)))))
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + self.out(y.transpose(1, 2).reshape(b, t, c))
+            return x + self.down(F.gelu(self.up(self.norm2(x))))
 
     class GatedBlock(nn.Module):
         """Root-mean-square norms, rotary positions, grouped keys, a gated feed-forward part."""
@@ -84,12 +83,12 @@ def language_models(torch: Any) -> Any:
             return x + self.down(F.silu(self.gate(h)) * self.up(h))
 
     class Model(nn.Module):
-        def __init__(self, block: Any, vocabulary: int, length: int, layers: int, d: int, heads: int, *dropout: float):
+        def __init__(self, block: Any, vocabulary: int, length: int, layers: int, d: int, heads: int):
             super().__init__()
-            self.gated, self.drop = block is GatedBlock, nn.Dropout(*dropout) if dropout else nn.Identity()
+            self.gated = block is GatedBlock
             self.tokens = nn.Embedding(vocabulary, d)
             self.positions = None if self.gated else nn.Embedding(length, d)
-            self.blocks = nn.ModuleList(block(d, heads, *dropout) for _ in range(layers))
+            self.blocks = nn.ModuleList(block(d, heads) for _ in range(layers))
             self.norm, self.head = (nn.RMSNorm if self.gated else nn.LayerNorm)(d), nn.Linear(d, vocabulary, bias=False)
             self.head.weight = self.tokens.weight
             angles = torch.arange(length)[:, None] / 10000 ** (torch.arange(d // heads // 2) / (d // heads // 2))
@@ -102,7 +101,7 @@ def language_models(torch: Any) -> Any:
         def scores(self, index: Any) -> Any:
             x, n = self.tokens(index), index.shape[1]
             if self.positions is not None:
-                x = self.drop(x + self.positions(torch.arange(n, device=index.device)))
+                x = x + self.positions(torch.arange(n, device=index.device))
             for block in self.blocks:
                 x = block(x, (self.cos[:n], self.sin[:n]))
             return self.head(self.norm(x))
@@ -198,34 +197,29 @@ def language(kind: int, batch: int, length: int, layers: int, d: int, heads: int
     return make
 
 
-def in_parts(
-    parts: int, batch: int, length: int, layers: int, d: int, heads: int, vocabulary: int, *dropout: float
-) -> Callable:
-    """GPT-2 as a loop that somebody else wrote, nanoGPT's for example: the model alone is compiled, returns scores and loss, and gradients
-    of `parts` batches are summed in front of an update."""
+def in_parts(torch: Any, compiled: bool, parts: int = 2) -> tuple[Callable, float]:
+    """GPT-2 124M as a loop that somebody else wrote: the model alone is compiled, returns scores and loss, and gradients of two batches
+    are summed in front of an update."""
+    Model, Block, _ = language_models(torch)
+    Model.forward = Model.scored
+    batch, length, layers, d = 16, 1024, 12, 768
+    model = Model(Block, 50304, length, layers, d, 12).to(DEVICE)
+    x = torch.randint(50304, (batch, length), device=DEVICE)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)
+    run, y = torch.compile(model) if compiled else model, x.roll(-1, 1)
 
-    def make(torch: Any, compiled: bool) -> tuple[Callable, float]:
-        Model, Block, _ = language_models(torch)
-        Model.forward = Model.scored
-        model = Model(Block, vocabulary, length, layers, d, heads, *dropout).to(DEVICE)
-        x = torch.randint(vocabulary, (batch, length), device=DEVICE)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)
-        run, y = torch.compile(model) if compiled else model, x.roll(-1, 1)
+    def step() -> Any:
+        for _ in range(parts):
+            with torch.autocast(DEVICE, torch.bfloat16):
+                _, loss = run(x, y)
+            (loss / parts).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return loss
 
-        def step() -> Any:
-            for _ in range(parts):
-                with torch.autocast(DEVICE, torch.bfloat16):
-                    _, loss = run(x, y)
-                (loss / parts).backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-            return loss
-
-        products = sum(p.numel() for p in model.parameters() if p.dim() > 1) - model.positions.weight.numel()
-        return step, parts * (6 * products + 6 * layers * length * d) * batch * length
-
-    return make
+    products = sum(p.numel() for p in model.parameters() if p.dim() > 1) - model.positions.weight.numel()
+    return step, parts * (6 * products + 6 * layers * length * d) * batch * length
 
 
 def picture(name: str, batch: int, forward_gflops: float, last: bool = False) -> Callable:
@@ -318,8 +312,7 @@ def diffusion(torch: Any, compiled: bool) -> tuple[Callable, float]:
 
 ROWS: dict[str, Callable] = {
     "gpt2-124m": language(0, 16, 1024, 12, 768, 12),
-    "gpt2-124m-model": in_parts(2, 16, 1024, 12, 768, 12, 50304),
-    "gpt-6-layers-model": in_parts(1, 64, 256, 6, 384, 6, 65, 0.2),
+    "gpt2-124m-model": in_parts,
     "gpt2-350m": language(0, 8, 1024, 24, 1024, 16),
     "llama-like-160m": language(1, 16, 1024, 12, 1024, 16, 32000),
     "resnet50": picture("resnet50", 128, 8.2, last=True),

@@ -15,8 +15,6 @@ from .core.tensor import Tensor
 from .ops.creation.construct import from_numpy
 from .ops.random.fills import randint
 
-__all__ = ["SobolEngine"]
-
 _BITS = 30
 
 

@@ -102,6 +102,3 @@ def levels_closed() -> Iterator[None]:
 
 def has_tangent(args: Any) -> bool:
     return bool(open_levels) and any(isinstance(a, Tensor) and tangent_of(a) is not None for a in args)
-
-
-__all__ = ["DualLevel", "carry", "give", "has_tangent", "laid_out_like", "levels_closed", "open_levels", "tangent_of"]

@@ -452,7 +452,6 @@ def run_backward(
     run = kind(retain_graph, create_graph, captures, len(inputs or ()), accumulate_grad)
     before, grad_mode.enabled = grad_mode.enabled, create_graph
     outer, running.current = running.current, run
-    freed, grad_mode.frees = grad_mode.frees, not retain_graph
     run.around = None if outer is None else outer.outermost
     try:
         if asks_arguments():  # subclasses override what users call, not what derivatives are made of
@@ -466,4 +465,4 @@ def run_backward(
                 callback()
         return found
     finally:
-        grad_mode.enabled, grad_mode.frees, running.current = before, freed, outer
+        grad_mode.enabled, running.current = before, outer

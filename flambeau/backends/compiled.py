@@ -22,9 +22,14 @@ _reductions: dict[tuple[Any, ...], Any] = {}
 
 
 def map_kernel(
-    roots: tuple[Expr, ...], in_dtypes: tuple[dtype, ...], out_dtypes: tuple[dtype, ...], kinds: str, rank: int,
-    where: device = cpu, brief: bool = False,
-) -> Any:  # fmt: skip
+    roots: tuple[Expr, ...],
+    in_dtypes: tuple[dtype, ...],
+    out_dtypes: tuple[dtype, ...],
+    kinds: str,
+    rank: int,
+    where: device = cpu,
+    brief: bool = False,
+) -> Any:
     """Return the native function that stores roots[k] to output k for every element; arg(i) in a formula is input i.
 
     An output may be the same memory as an input if the layouts are the same; any other overlap is the caller's error.
@@ -48,9 +53,18 @@ def map_kernel(
 
 
 def reduce_kernel(
-    map_root: Expr, combine: str, final: Expr | None, in_dtypes: tuple[dtype, ...], out_dtype: dtype, acc_dtype: dtype,
-    kept_rank: int, reduced_rank: int, inner: str, kinds: str, where: device = cpu,
-) -> Any:  # fmt: skip
+    map_root: Expr,
+    combine: str,
+    final: Expr | None,
+    in_dtypes: tuple[dtype, ...],
+    out_dtype: dtype,
+    acc_dtype: dtype,
+    kept_rank: int,
+    reduced_rank: int,
+    inner: str,
+    kinds: str,
+    where: device = cpu,
+) -> Any:
     """Return the native function that reduces `map_root` (over arg(i) = input i).
 
     `final`, over arg(0) = the result and arg(1) = the number of elements, is applied once per result. `inner` says

@@ -163,10 +163,6 @@ class Backend:
     def record_stream(self, address: int, stream: int, where: device) -> None:
         """Note that work on another stream uses a block; nothing to note if work runs synchronously."""
 
-    def is_private(self, storage: Any) -> bool:
-        """Return whether no work but that of the current stream uses a storage's memory."""
-        return True
-
     def hand_over(self, where: device, stream: int | None) -> None:
         """Make another library's stream wait for the work that was started here, before it reads memory."""
         self.synchronize(where)

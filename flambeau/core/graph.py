@@ -26,7 +26,6 @@ class GradMode(threading.local):
     """Autograd switches of one thread, read as `grad_mode.enabled` on every recorded call."""
 
     enabled = True
-    frees = False  # whether the backward pass that runs frees what it has read
     inference = False
     anomaly_check_nan = True
     saved_hooks: tuple[Any, ...] = ()  # (pack, unpack) pairs, the last one in force; changed by push_saved_hooks

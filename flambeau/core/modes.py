@@ -26,7 +26,6 @@ class Mode:
     operator, too, and runs functions by `op.unwatched` (see `unwatched`)."""
 
     stays = False
-    only_looks = False  # whether it neither changes calls nor writes them down
     asks = False  # whether it hands calls to a `__torch_function__`
     reads_python = False  # whether it gets Python's operators (`x[1:n]`) in their written form, before their parts
     left = False  # set by a mode that has left all threads while it handled a call: it is not put back

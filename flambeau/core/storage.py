@@ -386,7 +386,6 @@ class UntypedStorage:
         if source.size_bytes != self.size_bytes:
             raise RuntimeError(f"size mismatch: {self.size_bytes} bytes here, {source.size_bytes} in the source")
         move_bytes(self.ptr, self.device, source.ptr, source.device, self.size_bytes)
-        self.alias()  # the change has no version: a new alias lets `change_state` differ
         return self
 
     def clone(self) -> UntypedStorage:
@@ -395,7 +394,6 @@ class UntypedStorage:
     def fill_(self, value: int) -> UntypedStorage:
         if self.size_bytes:
             BACKENDS[self.device.type].fill(self.ptr, value, self.size_bytes, self.device)
-            self.alias()
         return self
 
     def tolist(self) -> list[int]:

@@ -11,8 +11,6 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Drawing", "document", "element", "group", "line", "polygon", "rect", "text"]
-
 
 class Drawing(str):
     """Text of an SVG image, which notebooks show as a drawing."""

@@ -22,8 +22,6 @@ from .reader import Reader
 from .tensors import tensor_bytes, tensor_from_bytes, tensor_meta
 from .writer import Writer
 
-__all__ = ["load", "save"]
-
 _ARCHIVE_VERSION = "0"
 _MODEL = "model"
 

@@ -418,5 +418,3 @@ REAL: dict[str, Callable[..., Expr]] = {
     "isinf": lambda z, d: isinf(z.re) | isinf(z.imaginary),
     "isfinite": lambda z, d: isfinite(z.re) & isfinite(z.imaginary),
 }  # fmt: skip
-
-__all__ = ["COMPLEX", "Pair", "REAL", "converted", "power"]

@@ -131,6 +131,3 @@ class Parts:
 def _as_real(z: Pair, to: dtype) -> Expr:
     """Convert a complex number: to bool, whether either part is not zero; to any other dtype, the real part."""
     return (z.re != 0) | (z.imaginary != 0) if to is dt.bool_ else z.re
-
-
-__all__ = ["Parts", "is_complex"]

@@ -147,8 +147,7 @@ class Call:
 @dataclass(eq=False, slots=True)
 class Program:
     """Program of operator calls recorded from a function. `inputs` are the values of its arguments, `outputs` its results with values in
-    place of tensors; `kept` are further buffers that are read after the run, `spare` those of a program before it that nobody else reads
-    again. `states` maps values to tensors that existed before: such a
+    place of tensors; `kept` are further buffers that are read after the run. `states` maps values to tensors that existed before: such a
     value stands for the tensor itself."""
 
     buffers: list[Buffer] = field(default_factory=list)
@@ -157,7 +156,6 @@ class Program:
     states: dict[Value, Tensor] = field(default_factory=dict)
     outputs: Any = None
     kept: set[int] = field(default_factory=set)
-    spare: set[int] = field(default_factory=set)
 
     def lasting(self) -> set[int]:
         """Return the buffers that are read after the program has run: results, and memory that existed before."""

@@ -84,7 +84,7 @@ def renamed(call: Call, instead: dict[int, int]) -> Call:
 def write_over(program: Program) -> None:
     """Store results over operands that nobody reads again (`Op.over`): large scores and their gradient never exist at the same time."""
     last, lasting = program.last_uses(), program.lasting()
-    made = {b for call in program.calls for b in call.makes} | program.spare
+    made = {b for call in program.calls for b in call.makes}
     instead: dict[int, int] = {}
     for i, call in enumerate(program.calls):
         now = renamed(call, instead) if not instead.keys().isdisjoint(call.touches()) else call

@@ -135,6 +135,3 @@ def _reads(x: Expr, name: str) -> bool:
 
 def _mentions(x: Expr, leaf: Expr) -> bool:
     return any(n is leaf for n in walk((x,)))
-
-
-__all__ = ["split"]

@@ -32,5 +32,3 @@ inline void brought() {}
 template <int LATER> void wait_for_all_but() {}
 #endif
 """
-
-__all__ = ["COPIES"]

@@ -339,6 +339,3 @@ def program(recipe: ir.LoopCall, kernel: ir.Kernel) -> TextProgram | None:
         return None
     body, grid = write(recipe)
     return TextProgram(kernel.params, body, grid)
-
-
-__all__ = ["ATOMIC", "TextProgram", "program"]

@@ -46,9 +46,13 @@ class ListProgram:
     for all elements of the others. Nothing is done if `found` is the address of a float32 number that is not zero."""
 
     def __init__(
-        self, roots: tuple[Expr, ...], dtypes: tuple[dtype, ...], positions: tuple[int, ...], numbers: tuple[dtype, ...],
+        self,
+        roots: tuple[Expr, ...],
+        dtypes: tuple[dtype, ...],
+        positions: tuple[int, ...],
+        numbers: tuple[dtype, ...],
         singles: int = 0,
-    ):  # fmt: skip
+    ):
         self.dtypes, self.positions, self.numbers = dtypes, positions, numbers
         outs = tuple(dtypes[p] for p in positions)
         kinds = "c" * (len(outs) + len(dtypes) - singles) + "b" * singles + "d" * len(numbers)
@@ -189,6 +193,3 @@ extern "C" __global__ void __launch_bounds__(32) finish_list(const __grid_consta
                 launch(rows[at : at + _TABLES[-1]])
 
         return run
-
-
-__all__ = ["ListProgram", "ReduceListProgram"]

@@ -161,6 +161,3 @@ def program(recipe: ir.LoopCall, kernel: ir.Kernel) -> LongRows | None:
     if text is None or len(dtypes) != 1 or not dtypes <= set(_FLOATS) or len(kernel.params) != len(buffers) + 2:
         return None
     return LongRows(kernel, recipe, dtypes.pop(), text)
-
-
-__all__ = ["program"]

@@ -233,6 +233,3 @@ class Part:
         """Return the number of threads of a block that runs one iteration: as many as its arrays have elements."""
         arrays = [s.buffer.local_size for s in statements(self.launch.statements) if isinstance(s, ir.DeclareLocal)]
         return 64 if arrays and max(arrays) <= 64 else BLOCK
-
-
-__all__ = ["LoopProgram"]

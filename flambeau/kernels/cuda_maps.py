@@ -241,6 +241,3 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) map_strided({parameters}) 
             if all(step % v == 0 for s in dense for step in s[:-1]):
                 return v
         return 1
-
-
-__all__ = ["MapProgram"]

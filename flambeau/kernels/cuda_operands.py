@@ -184,6 +184,3 @@ class Layout:
             lines += [f"{n}_at += {p}_c{d} * g.{p}_{n}[{d}];" for n in wanted]
         lines += [f"{n}_at += ({self.offset}){p}_left * g.{p}_{n}[0];" for n in wanted]
         return " ".join(lines)
-
-
-__all__ = ["BLOCK", "Device", "Layout", "Operands", "device_function", "fast_divisor", "fits"]

@@ -26,6 +26,3 @@ def make(
         if written is not None:
             return written
     return LoopProgram(kernel)
-
-
-__all__ = ["make"]

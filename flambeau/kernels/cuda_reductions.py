@@ -453,6 +453,3 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) finish_{lanes}({parameters
             return main, None, None
         kinds = (len(plan.packed), "q", "q", "q", "q", "q", "q")
         return main, module.function("finish_32", kinds), module.function(f"finish_{BLOCK}", kinds)
-
-
-__all__ = ["ReduceProgram"]

@@ -476,6 +476,3 @@ def shapes(length: int, itemsize: int) -> list[tuple[int, int]]:
         if -(-length // (team * vector)) * vector <= 16:
             found.append((team, vector))
     return found
-
-
-__all__ = ["DoesNotFit", "RowFunction", "StreamFunction", "shapes"]

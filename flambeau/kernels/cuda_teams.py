@@ -391,6 +391,3 @@ def _serial(s: ir.For) -> bool:
     stores = any(isinstance(x, ir.Store) for x in statements(s.body))
     loops = [x for x in statements(s.body) if isinstance(x, ir.For)]
     return stores and not any(is_free(x, set()) is not None for x in loops)
-
-
-__all__ = ["NotForTeams", "Pending", "TEAM_PRELUDE", "TeamFunction", "lane_key"]

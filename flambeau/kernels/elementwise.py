@@ -205,9 +205,15 @@ def _read_geometry(geometry: Buffer, operands: Operands, rank: int) -> list[Stat
 
 
 def _row(
-    roots: tuple[Expr, ...], operands: Operands, used: set[Buffer | Scalar], offsets: dict[Buffer, Expr],
-    strides: dict[Buffer, Expr], start: Expr, stop: Expr, parallel: bool,
-) -> list[Statement]:  # fmt: skip
+    roots: tuple[Expr, ...],
+    operands: Operands,
+    used: set[Buffer | Scalar],
+    offsets: dict[Buffer, Expr],
+    strides: dict[Buffer, Expr],
+    start: Expr,
+    stop: Expr,
+    parallel: bool,
+) -> list[Statement]:
     """Build a pass over the innermost dimension."""
     i = index_var("i")
     before: list[Statement] = []
@@ -289,6 +295,3 @@ def _locate(operands: Operands, outer: int) -> list[Statement]:
 
 def _advance(operands: Operands, outer: int) -> list[Statement]:
     return advance(outer, "at", "size", {f"{p.name}.offset": f"{p.name}.stride" for p in operands.pointers})
-
-
-__all__ = ["Map", "Operands", "PASSED", "build", "formula_text", "passing"]

@@ -99,8 +99,13 @@ class _Function:
     """Emitter of one LLVM function: statements, expressions, control flow."""
 
     def __init__(
-        self, module: _Module, symbol: str, params: Iterable[ir.Buffer | ir.Scalar], result: str, attributes: str = ATTRIBUTES
-    ):  # fmt: skip
+        self,
+        module: _Module,
+        symbol: str,
+        params: Iterable[ir.Buffer | ir.Scalar],
+        result: str,
+        attributes: str = ATTRIBUTES,
+    ):
         self.module = module
         self.slots: dict[str, tuple[str, dtype]] = {}  # variable -> stack slot
         self.pointers: dict[ir.Buffer, str] = {}
@@ -411,6 +416,3 @@ def _part(inner: Function, kinds: list[str]) -> Function:
     bounds = [f"i64 {f.add(start, f.mul(x, step))}" for x in (begin, end)]
     f.call("void", inner, *bounds, f"i64 {step}", *rest)
     return f
-
-
-__all__ = ["ScalarFunction", "emit", "emit_apart"]

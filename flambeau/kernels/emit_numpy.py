@@ -91,9 +91,16 @@ def _call(x: Expr, values: dict[int, np.ndarray[Any, Any]], types: Types) -> np.
 
 
 def reduce(
-    map_root: Expr, combine: str, final: Expr | None, arrays: Sequence[Any], in_dtypes: Sequence[dtype], out_dtype: dtype,
-    acc_dtype: dtype, axes: tuple[int, ...] | None, keepdims: bool = False,
-) -> np.ndarray[Any, Any]:  # fmt: skip
+    map_root: Expr,
+    combine: str,
+    final: Expr | None,
+    arrays: Sequence[Any],
+    in_dtypes: Sequence[dtype],
+    out_dtype: dtype,
+    acc_dtype: dtype,
+    axes: tuple[int, ...] | None,
+    keepdims: bool = False,
+) -> np.ndarray[Any, Any]:
     """Combine `map_root` along `axes` (None: all), then apply the formula `final` (its argument 0 is the result).
 
     `combine` is one of sum, prod, max, min, any, all, argmax, argmin. nan wins in max, min, argmax and argmin, the

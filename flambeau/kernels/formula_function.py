@@ -19,13 +19,13 @@ from .elementwise import formula_text
 
 class FormulaFunction:
     """Function of formulas: a call with expressions is a `call` node that kernels expand. `derivative(*args, y)` returns the derivatives by
-    each argument, as expressions (None if there is none)."""
+    each argument, as expressions (None if there is none). `aten`: PyTorch's operator of the same meaning, and its arguments before these."""
 
     def __init__(
-        self, name: str, formula: Callable[..., Expr], derivative: Callable[..., tuple[Any, ...]], arity: int = 1
-    ):
+        self, name: str, formula: Callable[..., Expr], derivative: Callable[..., tuple[Any, ...]], *aten: Any, arity: int = 1
+    ):  # fmt: skip
         self.__name__ = name
-        self.formula, self.derivative, self.arity = formula, derivative, arity
+        self.formula, self.derivative, self.arity, self.aten = formula, derivative, arity, aten
         self._name: str | None = None
 
     @property

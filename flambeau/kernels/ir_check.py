@@ -94,6 +94,3 @@ class _Verifier:
                     self.fail(f"'{name}' is read before it is set, in {expression(root)}")
                 if known[name] is not d:
                     self.fail(f"'{name}' is {known[name].name} and is read as {d.name}, in {expression(root)}")
-
-
-__all__ = ["InvalidKernel", "verify"]

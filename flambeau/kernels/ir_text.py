@@ -72,6 +72,3 @@ def _lines(s: ir.Statement, depth: int) -> list[str]:
     if isinstance(s, ir.While):
         return [f"{margin}while {expression(s.condition)}:", *_block(s.body, depth + 1)]
     return [margin + type(s).__name__.lower()]
-
-
-__all__ = ["expression", "show"]

@@ -281,6 +281,3 @@ def _same(known: str | Function, other: Function) -> None:
 def _kind(argument: str) -> str:
     """Return the type in the text of an argument."""
     return argument[: argument.index(">") + 1] if argument[0] == "<" else argument.split(" ", 1)[0]
-
-
-__all__ = ["Function", "Index", "Value"]

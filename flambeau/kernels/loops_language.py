@@ -48,9 +48,13 @@ class Intrinsic:
     __slots__ = ("__name__", "formula", "kind", "name", "python", "to")
 
     def __init__(
-        self, name: str, kind: str, python: Callable[..., Any], formula: Callable[..., Any] | None = None,
+        self,
+        name: str,
+        kind: str,
+        python: Callable[..., Any],
+        formula: Callable[..., Any] | None = None,
         to: dtype | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = self.__name__ = name
         self.kind, self.python, self.formula, self.to = kind, python, formula, to
 

@@ -147,6 +147,3 @@ def atan2(y: Expr, x: Expr, f: Format) -> Expr:
     p = where(steep, (high - p) + low, p)
     p = where(f.bits(x) < 0, (2 * high - p) + 2 * low, p)
     return where((x == x) & (y == y), with_sign_of(p, y, f), f.number(NAN))
-
-
-__all__ = ["acos", "asin", "atan", "atan2", "cos", "sin", "tan"]

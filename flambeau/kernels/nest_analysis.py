@@ -280,9 +280,3 @@ def is_free(loop: ir.For, live: set[str]) -> list[Carried] | None:
 def _leaves(body: list[ir.Statement]) -> bool:
     """Return whether a body contains a `break` of the loop itself."""
     return any(isinstance(s, ir.Break) or (isinstance(s, ir.If) and _leaves([*s.then, *s.otherwise])) for s in body)
-
-
-__all__ = [
-    "Carried", "Place", "accesses", "assigned_in", "definitions", "expressions", "exposed", "is_free", "loads_in",
-    "names_in", "own_expressions", "place_of", "reduction", "statements", "writes_apart",
-]  # fmt: skip

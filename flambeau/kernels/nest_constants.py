@@ -104,6 +104,3 @@ def bounding_names(body: list[ir.Statement], names: set[str]) -> set[str]:
             found.add(name)
             wanted |= defined.get(name, set())
     return found & names
-
-
-__all__ = ["bounding_names", "folded", "specialised"]

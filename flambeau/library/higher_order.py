@@ -15,17 +15,6 @@ from ..core import overrides, pytree
 from ..core.tensor import Tensor
 from .aten import recording
 
-__all__ = [
-    "CondOp",
-    "HigherOrderOperator",
-    "WhileLoopOp",
-    "cond",
-    "cond_op",
-    "higher_order",
-    "while_loop",
-    "while_loop_op",
-]
-
 
 class HigherOrderOperator:
     """An operator that takes functions; a subclass implements it in `__call__`."""

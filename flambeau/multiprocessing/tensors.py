@@ -17,11 +17,6 @@ from ..core.tensor import Tensor, empty_strided
 from ..ops.machinery.inplace import raw_copy
 from ..ops.methods.python_protocol import reduce_ex
 
-__all__ = [
-    "get_all_sharing_strategies", "get_sharing_strategy", "init_reductions", "pack", "set_sharing_strategy", "unpack",
-]  # fmt: skip
-
-
 _strategy = ["file_descriptor"]
 
 

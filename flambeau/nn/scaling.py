@@ -9,8 +9,6 @@ from ..core import dtype as dt
 from ..core.tensor import Tensor
 from ..ops.linalg.scaled import scaled_mm as product
 
-__all__ = ["ScalingType", "SwizzleType", "scaled_grouped_mm", "scaled_mm"]
-
 
 class ScalingType(Enum):
     """The elements of a matrix that share a scale."""

@@ -180,6 +180,3 @@ def _cell(t: Tensor) -> Any:
     address = t._storage.ptr
     _cells[address] = ctypes.c_float.from_address(address)
     return _cells[address]
-
-
-__all__ = ["loop_over_parameters", "scalar_function"]

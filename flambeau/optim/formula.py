@@ -79,6 +79,3 @@ def decayed(param: Any, grad: Any, lr: Any, weight_decay: Any, decoupled: bool, 
 def detached(x: Any) -> Any:
     """Return x detached, so that a differentiable step sees its value only."""
     return x.detach() if isinstance(x, Tensor) else x
-
-
-__all__ = ["detached", "lerp", "maximum", "minimum", "sign", "sqrt", "where"]

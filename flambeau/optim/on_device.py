@@ -60,6 +60,3 @@ class DeviceForm:
         self.elements([(*own, *at, numel_of(row[0].shape)) for own, row, at in zip(operands, rows, places)], (), found)
         if self.cells is not None:
             self.cells([(*own, 1) for own in counts], numbers, found)
-
-
-__all__ = ["DeviceForm"]

@@ -7,8 +7,6 @@ from typing import Any
 from ..core import device as _device
 from ..core.device import device
 
-__all__ = ["DeviceContext", "set_device"]
-
 
 class DeviceContext:
     """Context manager: make new tensors on `device`, and restore the former default on exit.

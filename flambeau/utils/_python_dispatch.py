@@ -26,8 +26,6 @@ from ..library.aten.overloads import OpOverload, aten
 from ._pytree import tree_leaves
 from ._wrapper_gradients import with_history
 
-__all__ = ["BaseTorchDispatchMode", "TorchDispatchMode", "is_traceable_wrapper_subclass", "return_and_correct_aliasing"]
-
 
 class TorchDispatchMode(AtenMode):
     """Inside a `with` block, `__torch_dispatch__` gets every call of an operator that PyTorch has a kernel for; operators that PyTorch

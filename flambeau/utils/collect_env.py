@@ -6,8 +6,6 @@ import importlib.metadata
 
 from ..config import show
 
-__all__ = ["get_pretty_env_info", "main"]
-
 _RELEVANT = ("flambeau", "mpi4py", "numpy", "onnx", "pillow", "safetensors", "scipy", "tensorboard")
 
 

@@ -12,8 +12,6 @@ from ..nn.modules.module import Module
 from ..nn.modules.rnn import RNNBase, RNNCellBase
 from ..nn.modules.sparse import Embedding, EmbeddingBag
 
-__all__ = ["multiply_adds"]
-
 
 def _matrices(module: Module) -> int:
     """Return the number of elements of all weight matrices of a layer itself."""

@@ -19,7 +19,7 @@ NOT_RUN = {
     "_nested_tensor_from_mask_left_aligned", "nested_to_padded_tensor", "to_padded_tensor",
     "_upsample_lanczos2d_aa", "_upsample_lanczos2d_aa_backward", "sparse_sampled_addmm", "remove", "_unwrap_optional",
      "_weight_norm",  "_embedding_bag",
-    "_fft_r2c", "_fft_c2c",  "_reshape_alias_copy",
+    "_reshape_alias_copy",
 }  # fmt: skip
 
 

@@ -367,8 +367,15 @@ def run(plan: Any, out: Any, a: Any, b: Any, bias: Any) -> None:
 
 
 def matmul(
-    out: Any, a: Any, b: Any, bias: Any = None, epilogue: str = "", alpha: complex = 1, beta: complex = 0, scales: Any = None
-) -> None:  # fmt: skip
+    out: Any,
+    a: Any,
+    b: Any,
+    bias: Any = None,
+    epilogue: str = "",
+    alpha: complex = 1,
+    beta: complex = 0,
+    scales: Any = None,
+) -> None:
     """Compute out = alpha * a @ b + beta * out, then add the row `bias` to every row and apply the epilogue's function. Matrices, or batches
     of them (three dimensions) with any distance from one to the next; each is stored by rows or by columns (`matrix_order`). float8 factors
     come with `scales`, tensors of one float32 for each."""

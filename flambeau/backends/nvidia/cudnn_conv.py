@@ -118,9 +118,15 @@ def _keep_plan(key: Values, plan: ExecutionPlan | None) -> None:
 
 
 def _described(
-    kind: str, tensors: dict[str, Any], stride: tuple[int, ...], padding: Values, dilation: tuple[int, ...], last: bool,
-    alignment: int, bias: Any = None,
-) -> OperationGraph:  # fmt: skip
+    kind: str,
+    tensors: dict[str, Any],
+    stride: tuple[int, ...],
+    padding: Values,
+    dilation: tuple[int, ...],
+    last: bool,
+    alignment: int,
+    bias: Any = None,
+) -> OperationGraph:
     double = tensors["x"].dtype is dt.float64
     compute = DOUBLE if double else FLOAT
     graph = OperationGraph(tensors["x"].device, compute)

@@ -176,9 +176,15 @@ class OperationGraph:
         self.operations.append(Descriptor(kind, *attributes))
 
     def pointwise(
-        self, mode: str, y: Descriptor, x: Descriptor, b: Descriptor | None = None, t: Descriptor | None = None, axis: int = -1,
+        self,
+        mode: str,
+        y: Descriptor,
+        x: Descriptor,
+        b: Descriptor | None = None,
+        t: Descriptor | None = None,
+        axis: int = -1,
         compute: int | None = None,
-    ) -> Descriptor:  # fmt: skip
+    ) -> Descriptor:
         """Add the node y = mode(x, b, t) to the graph."""
         settings = [(0, "pointwise", POINTWISE[mode]), (1, "data", self.compute if compute is None else compute)]
         if axis >= 0:

@@ -32,8 +32,16 @@ _local = _Local()
 
 
 def network(
-    kind: str, d: Any, inputs: int, hidden: int, layers: int, both: bool, biased: bool, sizes: tuple[int, ...], where: Any
-) -> Network:  # fmt: skip
+    kind: str,
+    d: Any,
+    inputs: int,
+    hidden: int,
+    layers: int,
+    both: bool,
+    biased: bool,
+    sizes: tuple[int, ...],
+    where: Any,
+) -> Network:
     """Return the network of this description on a device; raise Unsupported if the library has none."""
     exact = d is dt.float32 and not cudnn_switches.allow_tf32
     key = (kind, d, inputs, hidden, layers, both, biased, sizes, where, exact)
@@ -55,9 +63,18 @@ class Network:
     """Descriptors of a network for batches of one shape, and the sizes of its memory."""
 
     def __init__(
-        self, kind: str, d: Any, inputs: int, hidden: int, layers: int, both: bool, biased: bool, sizes: tuple[int, ...],
-        where: Any, exact: bool,
-    ) -> None:  # fmt: skip
+        self,
+        kind: str,
+        d: Any,
+        inputs: int,
+        hidden: int,
+        layers: int,
+        both: bool,
+        biased: bool,
+        sizes: tuple[int, ...],
+        where: Any,
+        exact: bool,
+    ) -> None:
         self.where = where
         self.data_type = c_int(DATA_TYPES[d])
         own, wide = handle(where), DOUBLE if d is dt.float64 else FLOAT

@@ -109,10 +109,6 @@ class CudaBackend(Backend):
     def record_stream(self, address: int, stream: int, where: device) -> None:
         self.memory(where).record_stream(address, stream)
 
-    def is_private(self, storage: Any) -> bool:
-        block = self.memory(storage.device).blocks.get(storage.ptr)
-        return block is not None and not block.streams and block.pool.stream == self.current_stream(storage.device)
-
     def report_address(self, where: device, operator: str = "") -> int:
         return alarms.error_flag(where, operator)
 

@@ -244,9 +244,14 @@ def chosen(
 
 
 def plan(
-    where: Any, sizes: tuple[int, int, int], out: tuple[bool, int], a: tuple[bool, int], b: tuple[bool, int], alignment: int,
+    where: Any,
+    sizes: tuple[int, int, int],
+    out: tuple[bool, int],
+    a: tuple[bool, int],
+    b: tuple[bool, int],
+    alignment: int,
     sums: bool = False,
-) -> ProductPlan | None:  # fmt: skip
+) -> ProductPlan | None:
     """Return the product of matrices that are stored by rows or by columns (True or False), with steps from one of these to the next. None if
     these kernels do not apply."""
     rows, columns, inner = sizes

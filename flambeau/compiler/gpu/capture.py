@@ -47,7 +47,6 @@ class Observer(StepRecorder):
         super().__init__()
         self.prepare = prepare
         self.capture = capture
-        self.only_looks = capture is None
         self.touched: set[int] = set()  # buffers that existed before and that operators were given
         self.patches: list[list[patches.KernelPatch]] = []  # of each update
         self.beside: Beside | None = None

@@ -11,7 +11,6 @@ from ...autograd.engine import run_backward
 from ...backends.nvidia import graphs
 from ...core.backend import backend_of
 from ...core.device import device
-from ...core.graph import RETRY_MESSAGE, grad_mode
 from ...core.storage import UntypedStorage
 from ...core.tensor import Tensor, empty_strided
 from ...graph.recorder import Recorder
@@ -62,12 +61,6 @@ class CapturedDerivative(Derivative):
         return (
             [self] if self.usual is None else [self.usual] if self.program_of_calls is not None else [self.usual, self]
         )
-
-    @property
-    def overwrites(self) -> bool:
-        """Return whether the graph stores over values of the forward pass, so that it can run only once after it."""
-        program = self.program_of_calls
-        return program is not None and any(not program.spare.isdisjoint(call.changes) for call in program.calls)
 
     def sample_grads(self) -> list[Tensor]:
         """Return gradients of ones for the results, to capture and to compare with."""
@@ -161,23 +154,17 @@ class CapturedNode(CompiledNode):
     """Graph node from the results of a captured function to the leaves that it read."""
 
     derivative: CapturedDerivative
-    spent = False  # whether a pass has stored over what the forward pass had left
 
     def __init__(self, derivative: CapturedDerivative, tensors: Any):
         super().__init__(derivative, tensors, derivative.watched)
 
     def found(self, came: list) -> tuple:
         usual, every = self.derivative.usual, self.derivative
-        if self.spent:
-            raise RuntimeError(RETRY_MESSAGE)
         if usual is None or tuple(i for i, g in enumerate(came) if g is not None) != usual.which:
             return tuple(every.found(every.gradients(came)))
-        kept = usual.overwrites and not grad_mode.frees  # then the calls of the other derivative are made
-        self.spent = usual.overwrites and not kept
-        one, given = (every, came) if kept else (usual, [came[i] for i in usual.which])
-        of = dict(zip(map(_number, one.leaves), one.found(one.gradients(given))))
-        reached = set(map(_number, usual.leaves))
-        return tuple(of[n] if n in reached else None for n in map(_number, every.leaves))
+        found = usual.found(usual.gradients([came[i] for i in usual.which]))
+        of = dict(zip(map(_number, usual.leaves), found))
+        return tuple(of.get(_number(leaf)) for leaf in every.leaves)
 
 
 def _number(leaf: Any) -> int:

@@ -47,9 +47,6 @@ class GpuProgram:
         remake_between(programs[::-1], results.union(*(program.kept for program in self._derivatives())))
         self._keep(results)
         captured = [] if self.derivative is None else [d.program_of_calls for d in self.derivative.captured()]
-        if self.derivative is not None and self.derivative.usual is not None and len(captured) == 1:
-            # The graph runs last of all that read what the forward pass has left: a pass that keeps its graph makes the calls of the other.
-            captured[0].spare = {b for call in self.program.calls for b in call.makes}
         for program in (*captured, self.program):
             for work in PASSES:
                 work(program)

@@ -133,9 +133,6 @@ class GraphRecorded(Recorded):
                 made[:] = self._capture(tensors, run, *self._plan(tensors, run, before, arguments, limit))
                 self.program.capture.replay()
                 derivatives = [] if self.backward is None else [d.sample() for d in self.backward.captured()]
-                if self.backward is not None and any(d.overwrites for d in self.backward.captured()):
-                    self._undo(before, arguments)
-                    self.program.capture.replay()
                 left.put_back()
                 problem = self._differs(tensors, made, before, eager, arguments, run, left, swings)
                 return problem or _differentiate_otherwise(derivatives, theirs)
@@ -386,9 +383,16 @@ class GraphRecorded(Recorded):
         return _left_behind(before, changed, self.make(tensors, made, None), gradients)
 
     def _differs(
-        self, tensors: list[Tensor], made: list, before: StateBefore, eager: Outcome, arguments: list[Copy],
-        run: Callable[..., Any], left: LeftState, swings: dict[Any, float] | None,
-    ) -> str:  # fmt: skip
+        self,
+        tensors: list[Tensor],
+        made: list,
+        before: StateBefore,
+        eager: Outcome,
+        arguments: list[Copy],
+        run: Callable[..., Any],
+        left: LeftState,
+        swings: dict[Any, float] | None,
+    ) -> str:
         """Return why the graph's outcome is not the function's, or "". A difference too large for one rounding may still come from
         rounding: a gradient that is zero but for noise becomes a full step of Adam. So the function runs once more, from a state that
         differs by rounding alone, to see how far apart the outcomes are (unless these `swings` are given)."""

@@ -34,8 +34,8 @@ _ON_HOST = 1 << 18  # bytes that are compared on the host: kernels for that woul
 
 
 def sums(t: Tensor) -> Tensor | Bytes:
-    """Return a summary of a tensor to compare others with: its bytes, or for very many floating-point numbers the bytes of a weighted sum
-    of each 32."""
+    """Return a summary of a tensor to compare others with: its bytes, or for very many floating-point numbers a weighted sum of each
+    32, on their device."""
     if _is_brief(t):
         return Bytes(t)
     with modes_off():
@@ -47,7 +47,7 @@ def sums(t: Tensor) -> Tensor | Bytes:
         x = t.reshape(-1)
         whole = len(x) // width * width
         pieces = (x[at : min(at + _PIECE, whole)].to(wide) for at in range(0, whole, _PIECE))  # one after the other
-        return Bytes(cat([*((piece.reshape(-1, width) * weights).sum(1) for piece in pieces), x[whole:].to(wide)]))
+        return cat([*((piece.reshape(-1, width) * weights).sum(1) for piece in pieces), x[whole:].to(wide)])
 
 
 def summary(t: Tensor) -> Tensor | Bytes:
@@ -177,11 +177,6 @@ def distance(a: Any, b: Any, old: Any = None) -> Distance | None:
     return Distance(far, change, size, _precision(a.dtype))
 
 
-def _there(t: Any) -> Any:
-    """Return a summary, or its values on the device if they are too many to compare on the host."""
-    return t.tensor() if isinstance(t, Bytes) and t.size > _ON_HOST else t
-
-
 def _on_host(t: Tensor | Bytes) -> Bytes:
     return t if isinstance(t, Bytes) else Bytes(t)
 
@@ -218,11 +213,11 @@ class Outcome(NamedTuple):
     def distances(self, other: Outcome, before: list[Any]) -> Iterator[tuple[str, Any, Distance]]:
         """Yield each difference from another run as (kind, index, distance). `before` has the states that both runs started from."""
         for i, (a, b) in enumerate(zip(self.states, other.states)):
-            yield from _apart("state", i, *map(_there, (a, b, before[i])))
+            yield from _apart("state", i, a, b, before[i])
         for i, (a, b) in enumerate(zip(self.arguments, other.arguments)):
             yield from _apart("argument", i, a, b)
         for i, (a, b) in enumerate(zip(self.results, other.results)):
-            yield from _apart("result", i, _there(a), _there(b))
+            yield from _apart("result", i, a, b)
         for i, a in self.gradients.items():
             yield from _apart("gradient", i, a, other.gradients.get(i))
 

@@ -268,8 +268,12 @@ class FunctionNode(CompiledNode):
     """The node of a function on the CPU, which holds the memory that the derivative reads."""
 
     def __init__(
-        self, derivative: Derivative, tensors: list[Tensor], saved: list[UntypedStorage], live: list[Tensor] | None = None
-    ):  # fmt: skip
+        self,
+        derivative: Derivative,
+        tensors: list[Tensor],
+        saved: list[UntypedStorage],
+        live: list[Tensor] | None = None,
+    ):
         super().__init__(derivative, tensors, [*saved, *(t._storage for t in tensors), *derivative.watched])
         self.arguments = [t._bare_alias() for t in tensors]
         self.saved = saved

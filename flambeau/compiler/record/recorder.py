@@ -123,7 +123,7 @@ class StepRecorder(Recorder):
 
     # -- calls ------------------------------------------------------------------------------------------------------
     def instead(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
-        if isinstance(op.impl, FusedUpdate) and op.name.startswith("_fused_"):
+        if isinstance(op.impl, FusedUpdate) and op.updates:
             return self._update(op.impl, args, kwargs)
         if op.tells and self.running is not None:  # the call that runs reads a number, and is made as a whole then
             return function(*args, **kwargs)

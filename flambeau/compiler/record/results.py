@@ -82,9 +82,14 @@ class Results:
     """Collector of the function's results, while the tensors still exist."""
 
     def __init__(
-        self, memory: Memory, arguments: list[Tensor], known: dict[int, Any], containers: frozenset[int] = frozenset(),
-        views: Views | None = None, stand_ins: bool = False,
-    ):  # fmt: skip
+        self,
+        memory: Memory,
+        arguments: list[Tensor],
+        known: dict[int, Any],
+        containers: frozenset[int] = frozenset(),
+        views: Views | None = None,
+        stand_ins: bool = False,
+    ):
         self.stand_ins = stand_ins  # whether arguments are stored elsewhere than what they stand for
         self.memory, self.known, self.containers, self.views = memory, known, containers, views or Views()
         self.positions = {id(t): i for i, t in enumerate(arguments)}

@@ -161,8 +161,15 @@ class Program:
             self._add_plan(plan)
 
     def _add(
-        self, caller: int, function: int, signature: str, arguments: list, failure: Any, step: Any = None, name: str = "test"
-    ) -> None:  # fmt: skip
+        self,
+        caller: int,
+        function: int,
+        signature: str,
+        arguments: list,
+        failure: Any,
+        step: Any = None,
+        name: str = "test",
+    ) -> None:
         self.instructions.append((caller, function, len(self.words)))
         self.origins.append(step)
         self.step_names.append(name)

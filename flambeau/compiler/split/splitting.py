@@ -105,8 +105,12 @@ class Split:
     no part should be given, because their numbers differ in each call."""
 
     def __init__(
-        self, given: Source, bad: dict[ast.stmt, str], compiled: Callable[[Any, Source | None, str], Any], varying: set[str]
-    ):  # fmt: skip
+        self,
+        given: Source,
+        bad: dict[ast.stmt, str],
+        compiled: Callable[[Any, Source | None, str], Any],
+        varying: set[str],
+    ):
         self.source, self.bad, self._compiled, self.varying = given, bad, compiled, varying
         self.parts: list[Any] = []
         self.inner: dict[Any, Any] = {}

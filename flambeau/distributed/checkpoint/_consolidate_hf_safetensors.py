@@ -29,8 +29,6 @@ from ._hf_utils import (
     _metadata_fn,
 )
 
-__all__ = ["consolidate_safetensors_files", "consolidate_safetensors_files_on_every_rank"]
-
 
 @dataclass
 class _Part:

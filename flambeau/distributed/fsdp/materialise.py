@@ -20,8 +20,6 @@ from ...serialization.sharded import shards
 from ..tensor import DTensor
 from ..tensor._utils import compute_local_shape_and_global_offset
 
-__all__ = ["load_shards"]
-
 
 @no_grad()
 def load_shards(model: Module, path: Any, strict: bool = True) -> tuple[list[str], list[str]]:

@@ -10,8 +10,6 @@ from .. import groups
 from ..records import all_reduce_
 from ..reduce_op import ReduceOp
 
-__all__ = ["ShardedGradScaler"]
-
 
 class ShardedGradScaler(GradScaler):
     """`GradScaler` for parameters that are sharded over ranks."""

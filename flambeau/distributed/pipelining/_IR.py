@@ -19,8 +19,6 @@ from ...utils import _pytree as pytree
 from ._utils import PipeInfo
 from .stage import _PipelineStage, build_stage
 
-__all__ = ["Pipe", "SplitPoint", "annotate_split_points", "pipe_split", "pipeline"]
-
 _LIBRARY = Library("pippy", "FRAGMENT")
 _LIBRARY.define("_pipe_split() -> ()")
 _LIBRARY.impl("_pipe_split", lambda: None, "CompositeExplicitAutograd")

@@ -9,8 +9,6 @@ from .. import collectives, groups
 from ._redistribute import exchanged
 from .placement_types import Shard, padded
 
-__all__ = ["mesh_broadcast", "mesh_scatter", "pad_tensor", "shard_dim_alltoall", "unpad_tensor"]
-
 
 def mesh_scatter(
     output: Tensor,

@@ -12,8 +12,6 @@ from ...core.tensor import Tensor
 from ..object_collectives import all_gather_object
 from .placement_types import Partial, Placement, _is_shard_like
 
-__all__ = ["compute_global_tensor_info", "compute_local_shape_and_global_offset"]
-
 
 def compute_local_shape_and_global_offset(
     global_shape: Sequence[int], mesh: Any, placements: Sequence[Placement], skip_offset: bool = False

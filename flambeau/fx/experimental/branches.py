@@ -105,6 +105,3 @@ class _Choice(Function):
         found = op(pred, derivative(true_fn), derivative(false_fn), (*operands, *gradients))
         by_place = dict(zip(needed, found))
         return (None, None, *(by_place.get(i) for i in range(len(ctx.sources))))
-
-
-__all__ = ["Choice", "record"]

@@ -18,8 +18,6 @@ from ..passes.shape_prop import _extract_tensor_metadata
 from .branches import Choice
 from .graph_recorder import GraphRecorder
 
-__all__ = ["GraphReader", "PythonKeyTracer"]
-
 
 class PythonKeyTracer(Tracer):
     """The tracer class recorded in graphs that were made by running a program."""

@@ -16,8 +16,6 @@ from ...graph.recorder import TensorRecorder
 from ...library.aten import dispatch
 from . import branches
 
-__all__ = ["GraphRecorder"]
-
 _FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 _MODULES = os.path.join(_FOLDER, "nn", "modules") + os.sep
 

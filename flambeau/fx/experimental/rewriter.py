@@ -16,8 +16,6 @@ from ...nn import Module
 from .._symbolic_trace import Tracer
 from ..graph import Graph
 
-__all__ = ["AST_Rewriter", "RewritingTracer"]
-
 
 class AST_Rewriter(ast.NodeTransformer):  # noqa: N801
     """Rewrites functions: `assert x, m` to `torch._assert(x, m)`, and `x: T = y` to `x = annotate(y, T)`."""

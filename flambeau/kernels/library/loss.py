@@ -219,8 +219,22 @@ def cross_entropy_backward_rows(
 
 @loop_kernel
 def cross_entropy_backward_columns(
-    grad_x, grad, stats, soft, target, weight, outer, n, inner, ignore, smoothing, *, reduction, smooth, from_scores=False
-):  # fmt: skip
+    grad_x,
+    grad,
+    stats,
+    soft,
+    target,
+    weight,
+    outer,
+    n,
+    inner,
+    ignore,
+    smoothing,
+    *,
+    reduction,
+    smooth,
+    from_scores=False,
+):
     blocks = (inner + BLOCK - 1) // BLOCK
     for task in prange(outer * blocks, n * BLOCK):
         first = task % blocks * BLOCK

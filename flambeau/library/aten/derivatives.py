@@ -314,7 +314,8 @@ class _Declared(Function):
         }
         ctx.save_for_backward(*(own[name] for name in kept))
         ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(*(r for r in results if not (r.is_floating_point() and r.numel())))
+        further = [r for r in results[1:] if not (r.is_floating_point() and r.numel())]
+        ctx.mark_non_differentiable(*further)
         return result
 
     @staticmethod

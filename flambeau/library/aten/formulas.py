@@ -11,6 +11,7 @@ from typing import Any
 from ...core.dtype import bool_
 from ...core.tensor import Tensor
 from ...expr.node import Expr, arg, as_expr, const
+from ...kernels.formula_function import FormulaFunction
 from ...ops.machinery.reduction import mean_of
 from .overloads import aten
 
@@ -50,13 +51,22 @@ def recorded(recorder: Any, op: Any, function: Callable, operands: tuple, option
 
 
 def reduced(recorder: Any, op: Any, function: Callable, operands: tuple, options: dict[str, Any]) -> Any:
-    """Make the calls of a formula whose values are added up or averaged, all of them; returns the result."""
+    """Make the calls of a formula whose values are joined, and return the result; `operands` are tensors and numbers."""
     reduction = op.impl
-    whole = {None: aten.sum.default, mean_of: aten.mean.default}.get(reduction.final)
-    if whole is None or reduction.combine != "sum" or any(v not in (None, False) for v in options.values()):
+    joined = {("sum", None): aten.sum, ("sum", mean_of): aten.mean, ("any", None): aten.any}
+    whole = joined.get((reduction.combine, reduction.final))
+    if whole is None or options.get("requested") is not None:
         return recorder.unknown(op, function, operands, options)
     symbols = [arg(i) if isinstance(x, Tensor) else const(x) for i, x in enumerate(operands)]
-    return whole(Steps(operands).value(as_expr(reduction.formula(*symbols))))
+    values = Steps(operands).value(as_expr(reduction.formula(*symbols)))
+    dim, keepdim = options.get("dim"), options.get("keepdim", False)
+    if dim is None and not keepdim:
+        result = whole(values)
+    else:
+        dims = range(len(values.shape)) if dim is None else [dim] if isinstance(dim, int) else dim
+        result = whole(values, list(dims), keepdim)
+    kind = reduction.rule(reduction, operands[0].dtype, None)[2]
+    return result if result.dtype is kind else aten._to_copy.default(result, dtype=kind)
 
 
 class Steps:
@@ -80,6 +90,9 @@ class Steps:
         if x.op == "cast":
             inner = self.value(x.args[0])
             return self.aten._to_copy.default(inner, dtype=x.args[1]) if self._is_tensor(inner) else inner
+        if x.op == "call" and isinstance(x.args[0], FormulaFunction) and x.args[0].aten:
+            name, *before = x.args[0].aten
+            return getattr(self.aten, name)(*before, *map(self.value, x.args[1:]))
         if not all(isinstance(a, Expr) for a in x.args):
             raise NoStep(f"the step {x.op} of a formula has no counterpart among PyTorch's operators")
         values = [self.value(a) for a in x.args]

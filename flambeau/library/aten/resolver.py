@@ -28,12 +28,13 @@ _SPACES = ("linalg", "fft", "special", "sparse")
 
 
 @functools.cache
-def _declared() -> dict[str, tuple[Op, AtenForm, bool]]:
-    """Return the records whose declaration names one of PyTorch's operators, with its form, and whether it is the in-place one."""
+def _declared(public: bool = True) -> dict[str, tuple[Op, AtenForm, bool]]:
+    """Return the records, of public operators or of parts, whose declaration names one of PyTorch's operators, with its form, and whether it
+    is the in-place one."""
     found: dict[str, tuple[Op, AtenForm, bool]] = {}
     for op in list(OPS.values()):
         for form in op.aten_forms:
-            if form.only_names or form.item is not None or not op.namespaces:
+            if form.only_names or form.item is not None or bool(op.namespaces) is not public:
                 continue
             overload = f".{form.overload}" if form.overload else ""
             found.setdefault(f"{form.name}{overload}", (op, form, False))
@@ -42,8 +43,8 @@ def _declared() -> dict[str, tuple[Op, AtenForm, bool]]:
     return found
 
 
-def _as_declared(name: str, overload: str, inner: bool = False) -> Callable | None:
-    found = _declared().get(f"{name}.{overload}") or _declared().get(name)
+def _as_declared(name: str, overload: str, inner: bool = False, public: bool = True) -> Callable | None:
+    found = _declared(public).get(f"{name}.{overload}") or _declared(public).get(name)
     if found is None:
         return None
     op, form, inplace = found
@@ -88,6 +89,7 @@ def find(name: str, overload: str) -> Callable | None:
         or _as_declared(name, overload)
         or derivative_function(name, overload)
         or _with_names(by_name(name), name, overload)
+        or _as_declared(name, overload, public=False)
     )
 
 

@@ -76,7 +76,7 @@ def _as_declared(recorder: Any, op: Any, function: Callable, args: tuple, kwargs
                 result = _called(overload, values)
                 if schema.index_of("output_mask") is not None:  # gradients that are not wanted
                     return tuple(r for r in result if r is not None)
-                return result if form.item is None else result[form.item]
+                return form.taken(result)
     return NotImplemented
 
 
@@ -152,7 +152,9 @@ def _in_parts(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: d
                 raise missing from None  # it names the step of the formula
     if hasattr(function, "as_node"):  # a user's operator stays one node, unless it is made of others
         return recorder.again(function, args, kwargs) if not function.as_node else recorder.node(function, args, kwargs)
-    if isinstance(op.impl, Reduction) and op.kind == "primitive" and recorder.inside:  # the whole is to be taken apart
+    if isinstance(op.impl, Reduction) and not op.namespaces and (recorder.inside or op.kind == "reduction"):
+        if op.kind == "reduction":
+            args, kwargs = args[:1], dict(zip(("dim", "keepdim", "requested"), args[1:])) | kwargs
         return formulas.reduced(recorder, op, function, args, kwargs)
     if not op.has_parts:
         return recorder.unknown(op, function, args, kwargs)

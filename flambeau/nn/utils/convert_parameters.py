@@ -8,8 +8,6 @@ from ...core.device import device
 from ...core.tensor import Tensor
 from ...ops.shape.joining import cat
 
-__all__ = ["parameters_to_vector", "vector_to_parameters"]
-
 
 def _check_same_device(parameter: Tensor, first: device | None) -> device:
     if first is not None and parameter.device != first:

@@ -7,8 +7,6 @@ from typing import Any
 
 from ..modules.module import Module
 
-__all__ = ["skip_init"]
-
 
 def skip_init(module_cls: type, *args: Any, **kwargs: Any) -> Any:
     """Make a layer without initialising its parameters; its class must accept a `device` argument."""

@@ -23,12 +23,6 @@ from ...ops.reduce.norms import norm
 from ...ops.shape.joining import cat
 from ..modules.module import Module
 
-__all__ = [
-    "BasePruningMethod", "CustomFromMask", "Identity", "L1Unstructured", "LnStructured", "PruningContainer",
-    "RandomStructured", "RandomUnstructured", "custom_from_mask", "global_unstructured", "identity", "is_pruned",
-    "l1_unstructured", "ln_structured", "random_structured", "random_unstructured", "remove",
-]  # fmt: skip
-
 
 # -- amounts and dimensions -------------------------------------------------------------------------------------------
 def _validate_pruning_amount_init(amount: Any) -> None:

@@ -10,7 +10,7 @@ from ...core.dtype import float32
 from ...core.tensor import Tensor
 from ..machinery.aten_form import aten_only, aten_parts
 from ..nn.conv import conv1d, conv2d, conv3d, convolution
-from ..nn.distance import cdist, pdist
+from ..nn.distance import cdist, cdist_backward, pdist
 from ..nn.dropout import dropout1d, dropout2d, dropout3d
 from ..nn.resize import interpolate, resized
 from ..nn.softmax import log_softmax, softmax
@@ -40,7 +40,9 @@ def _feature_dropout_in_place(input: Tensor, p: float, train: bool) -> Tensor:
 # -- distances ------------------------------------------------------------------------------------------------------------
 
 aten_only("_cdist_forward")(lambda x1, x2, p, compute_mode: cdist(x1, x2, p))
-aten_only("_pdist_forward")(pdist)
+aten_only("_cdist_backward")(lambda grad, x1, x2, p, distances: cdist_backward(grad, x1, x2, p, distances, False))
+aten_only("_pdist_forward", backward="_pdist_backward(grad, self, p, result)")(pdist)
+aten_parts("pdist")(lambda aten, self, p=2.0: aten._pdist_forward.default(self, p))
 
 
 # -- windows, sizes -------------------------------------------------------------------------------------------------------

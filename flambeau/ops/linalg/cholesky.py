@@ -31,11 +31,9 @@ _cholesky_result = named_result("linalg_cholesky_ex", "L", "info")
 
 
 @internal(
-    returns=_cholesky_result,
-    grads={"A": _gradient},
-    quirks=Quirks(label="LinalgCholeskyExBackward0"),
-    batching="leading",
-)
+    returns=_cholesky_result, grads={"A": _gradient}, aten="linalg_cholesky_ex(A, upper, False)",
+    quirks=Quirks(label="LinalgCholeskyExBackward0"), batching="leading",
+)  # fmt: skip
 def factor_and_info(A: Tensor, upper: bool) -> NewTensors:
     """The Cholesky factor, and the first leading minor that is not positive."""
     return [support.columns(A.shape, A.dtype, A.device), support.infos(A)]
@@ -62,7 +60,7 @@ def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -
     """The Cholesky factor, with matrices that are not positive-definite reported in `info` instead of raising."""
     result = _checked_factor("linalg.cholesky", A, upper)
     if check_errors:
-        support.raise_failures("linalg.cholesky_ex", result[1], "cholesky")
+        support.raise_failures("linalg.cholesky_ex", result[1])
     return result
 
 
@@ -70,7 +68,7 @@ def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -
 def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
     """L with A = L L^H for a positive-definite matrix (with upper=True, U with A = U^H U)."""
     factor, info = _checked_factor("linalg.cholesky", A, upper)
-    support.raise_failures("linalg.cholesky", info, "cholesky")
+    support.raise_failures("linalg.cholesky", info)
     return factor
 
 
@@ -86,7 +84,7 @@ def old_cholesky(input: Tensor, upper: bool = False) -> Tensor:
         stacklevel=3,
     )
     factor, info = _checked_factor("cholesky", input, upper)
-    support.raise_failures("cholesky", info, "cholesky")
+    support.raise_failures("cholesky", info)
     return factor
 
 
@@ -141,6 +139,6 @@ def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
     support.check_matrix("cholesky_inverse", input)
     support.check_square("cholesky_inverse", input)
     support.check_kernel("cholesky_inverse_out_cpu", input)
-    support.raise_failures("cholesky_inverse", zero_on_diagonal(input), "linalg.inv")
+    support.raise_failures("cholesky_inverse", zero_on_diagonal(input))
     one = eye(input.shape[-1], dtype=input.dtype, device=input.device).expand(input.shape)
     return cholesky_solve(one, input, upper)

@@ -38,7 +38,9 @@ def _cofactors(A: Tensor) -> Tensor:
     return phase * ((U * others.unsqueeze(-2)) @ Vh)
 
 
-@internal(grads={"A": _det_gradient}, quirks=Quirks(label="LinalgDetBackward0"), batching="leading")
+@internal(
+    grads={"A": _det_gradient}, aten="_linalg_det(A)[0]", quirks=Quirks(label="LinalgDetBackward0"), batching="leading"
+)
 def determinant(A: Tensor) -> NewTensor:
     """The determinant of each matrix."""
     return A.shape[:-2], A.dtype, A.device
@@ -87,11 +89,9 @@ def _slogdet_gradient(g: tuple[Any, ...], A: Tensor, out: list[Tensor]) -> Tenso
 
 
 @internal(
-    returns=_slogdet_result,
-    grads={"A": _slogdet_gradient},
-    quirks=Quirks(label="LinalgSlogdetBackward0"),
-    batching="leading",
-)
+    returns=_slogdet_result, grads={"A": _slogdet_gradient}, aten="_linalg_slogdet(A)[0, 1]",
+    quirks=Quirks(label="LinalgSlogdetBackward0"), batching="leading",
+)  # fmt: skip
 def sign_and_logarithm(A: Tensor) -> NewTensors:
     """The sign of each matrix's determinant, and the logarithm of its absolute value."""
     return [(A.shape[:-2], A.dtype, A.device), (A.shape[:-2], A.dtype.to_real(), A.device)]
@@ -108,7 +108,7 @@ def _(out: list[Tensor], A: Tensor) -> None:
 def slogdet(A: Tensor) -> Any:
     """The sign of the determinant and the logarithm of its absolute value."""
     _check("linalg.slogdet", A)
-    return sign_and_logarithm(A)
+    return _slogdet_result(sign_and_logarithm(A))
 
 
 _old_slogdet_result = named_result("slogdet", "sign", "logabsdet")

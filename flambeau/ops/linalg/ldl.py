@@ -36,14 +36,14 @@ def _(out: list[Tensor], A: Tensor, *, hermitian: bool, check_errors: bool) -> N
     support.store(out[1], np.array([f[1] for f in flat], np.int32).reshape(a.shape[:-1]))
     support.store(out[2], np.array([f[2] for f in flat], np.int32).reshape(a.shape[:-2]))
     if check_errors:
-        support.raise_failures("torch.linalg.ldl_factor_ex", out[2], "ldl")
+        support.raise_failures("torch.linalg.ldl_factor_ex", out[2])
 
 
 @composite(namespaces=("linalg",), method=False, out="exact")
 def ldl_factor(A: Tensor, *, hermitian: bool = False) -> Any:
     """A = L D L^T (with hermitian=True L D L^H) in one matrix, and the pivots, as linalg.ldl_solve takes them."""
     packed, pivots, info = ldl_factor_ex(A, hermitian=hermitian)
-    support.raise_failures("torch.linalg.ldl_factor", info, "ldl")
+    support.raise_failures("torch.linalg.ldl_factor", info)
     return _factor_result((packed, pivots))
 
 

@@ -83,6 +83,13 @@ def pseudo_inverse(A: Tensor, atol: Any, rtol: Any, hermitian: bool) -> NewTenso
     return (*batch, n, m), A.dtype, A.device
 
 
+@pseudo_inverse.op.as_aten
+def _(recorder: Any, A: Tensor, atol: Any, rtol: Any, hermitian: bool) -> Any:
+    aten, options = recorder.aten, {"dtype": dt.float64, "device": A.device, "pin_memory": False}
+    atol, rtol = (t if isinstance(t, Tensor) else aten.full.default([], t, **options) for t in (atol, rtol))
+    return aten.linalg_pinv.atol_rtol_tensor(A, atol=atol, rtol=rtol, hermitian=hermitian)
+
+
 @pseudo_inverse.on("cpu")
 def _(out: Tensor, A: Tensor, atol: Any, rtol: Any, hermitian: bool) -> None:
     support.store(out, _pseudo_inverse(A._array(), _number(atol), _number(rtol), hermitian))
@@ -249,7 +256,7 @@ def _(out: list[Tensor], A: Tensor, B: Tensor, rcond: float, driver: str) -> Non
     if driver in ("gels", "gelsy") and lapack.can_factor(a, b):
         x, rank = lapack.least_squares(a, b, None if plain else rcond)
         if plain and rank.any():
-            support.raise_failures("torch.linalg.lstsq", from_array(rank), "least squares")
+            support.raise_failures("torch.linalg.lstsq", from_array(rank))
         rank = rank[tuple(slice(size) for size in a_batch)]
     else:
         x, rank, values = _lstsq_arrays(a, b, _relative_tolerance(a, rcond, driver))

@@ -21,8 +21,7 @@ def _linear_input_grad(g: Tensor, weight: Tensor) -> Tensor:
     return g.matmul(weight.conj() if weight.dtype.is_complex else weight)
 
 
-def _linear_weight_grad(g: Tensor, input: Tensor, bias_shape: Any) -> Tensor:
-    """Return the gradient of the weight; `bias_shape` is saved for `product_again`."""
+def _linear_weight_grad(g: Tensor, input: Tensor) -> Tensor:
     input = input.conj() if input.dtype.is_complex else input
     count = numel(g.shape[:-1])
     rows = g.reshape(count, g.shape[-1])
@@ -32,7 +31,7 @@ def _linear_weight_grad(g: Tensor, input: Tensor, bias_shape: Any) -> Tensor:
 def _linear_parameter_grads(g: Tensor, input: Tensor, bias_shape: Any) -> tuple[Any, ...]:
     """Return the gradients of bias and weight: together if a library sums rows while it multiplies, and they are not differentiated again."""
     if not _fused or g.device.type not in _fused or grad_mode.enabled or not type(g) is type(input) is Tensor:
-        return g.sum_to_size(bias_shape), _linear_weight_grad(g, input, bias_shape)
+        return g.sum_to_size(bias_shape), _linear_weight_grad(g, input)
     count = numel(g.shape[:-1])
     return linear_grads(g.reshape(count, g.shape[-1]), input.reshape(count, input.shape[-1]))[::-1]
 
@@ -104,16 +103,6 @@ def _(out: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None) -> None:
     rows = input if len(input.shape) == 2 else input.reshape(numel(input.shape[:-1]), k)
     result = out if len(input.shape) == 2 else out._view((rows.shape[0], m), (m, 1), 0)
     multiply("linear", out, input, weight, bias, (result, rows, weight.t()))
-
-
-def product_again(node: Any, compute: bool = True) -> Tensor | None:
-    """Compute the result of a linear layer without bias again, from what its node has saved; None if the node is none of these. Without
-    `compute`, only return whether that is possible: the saved input."""
-    saved = node.saved if node is not None and type(node) is linear_matrix.op.impl.node_class else None
-    if not saved or not {"input", "weight", "bias_shape"} <= saved.keys() or saved["bias_shape"] is not None:
-        return None
-    input, weight = (saved[name].unpack(node) for name in ("input", "weight"))
-    return linear_matrix(input, weight, None) if compute else input
 
 
 @composite(method=False, namespaces=("nn.functional",), out="exact", autocast="lower", sharding="...k,nk,+n->...n")

@@ -54,11 +54,9 @@ def _packed_parts(packed: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _factor_gradient(g: tuple[Any, ...], out: list[Tensor]) -> Tensor:
-    packed, pivots = out[0], out[1]
-    L, U = _packed_parts(packed)
-    m, n = packed.shape[-2:]
-    k = min(m, n)
-    return permutation_matrix(pivots, m, packed.dtype) @ _unpermuted_gradient(g[0][..., :k], g[0][..., :k, :], L, U)
+    P, L, U = lu_unpack(out[0], out[1])
+    k = U.shape[-2]
+    return P @ _unpermuted_gradient(g[0][..., :k], g[0][..., :k, :], L, U)
 
 
 @internal(batching="each")
@@ -86,11 +84,9 @@ _lu_result = named_result("linalg_lu", "P", "L", "U")
 
 
 @internal(
-    returns=_factor_ex_result,
-    grads={"A": _factor_gradient},
-    quirks=Quirks(label="LinalgLuFactorExBackward0"),
-    batching="leading",
-)
+    returns=_factor_ex_result, grads={"A": _factor_gradient}, aten="linalg_lu_factor_ex(A, pivot, False)",
+    quirks=Quirks(label="LinalgLuFactorExBackward0"), batching="leading",
+)  # fmt: skip
 def packed_factors(A: Tensor, pivot: bool) -> NewTensors:
     """L and U in one matrix, the row swaps (none without `pivot`), and where the first zero pivot is."""
     pivots = (*A.shape[:-2], min(A.shape[-2:]))
@@ -117,7 +113,7 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -
     """The factors of linalg.lu_factor, with zero pivots reported in `info` instead of raising."""
     result = _checked_factors("torch.linalg.lu_factor_ex", A, pivot)
     if check_errors:
-        support.raise_failures("torch.linalg.lu_factor_ex", result[2], "lu")
+        support.raise_failures("torch.linalg.lu_factor_ex", result[2])
     return result
 
 
@@ -125,7 +121,7 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -
 def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
     """L and U in one matrix, and the row swaps, as linalg.lu_solve takes them."""
     packed, pivots, info = _checked_factors("torch.linalg.lu_factor", A, pivot)
-    support.raise_failures("torch.linalg.lu_factor", info, "lu")
+    support.raise_failures("torch.linalg.lu_factor", info)
     return _factor_result((packed, pivots))
 
 
@@ -154,7 +150,7 @@ def old_lu(
     )
     result = _checked_factors("torch.lu", input, pivot)
     if not get_infos:
-        support.raise_failures("torch.lu", result[2], "lu")
+        support.raise_failures("torch.lu", result[2])
         result = result[:2]
     if out is None:
         return result

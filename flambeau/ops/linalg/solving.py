@@ -43,11 +43,9 @@ _solve_result = named_result("linalg_solve_ex", "result", "info")
 
 
 @internal(
-    returns=_solve_result,
-    grads={("A", "B"): _gradients},
-    quirks=Quirks(label="LinalgSolveExBackward0"),
-    batching="leading",
-)
+    returns=_solve_result, grads={("A", "B"): _gradients}, aten="_linalg_solve_ex(A, B, left, False)[0, 3]",
+    quirks=Quirks(label="LinalgSolveExBackward0"), batching="leading",
+)  # fmt: skip
 def solution(A: Tensor, B: Tensor, left: bool) -> NewTensors:
     """X with A X = B (or X A = B), and the first zero pivot of each matrix."""
     own = B.shape[-1:] if is_vector(A, B) else B.shape[-2:]
@@ -94,15 +92,15 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
     """The solution of linalg.solve, with singular matrices reported in `info` instead of raising."""
     result = _checked_solution("linalg.solve", A, B, left)
     if check_errors:
-        support.raise_failures("torch.linalg.solve", result[1], "solve")
-    return result
+        support.raise_failures("torch.linalg.solve", result[1])
+    return _solve_result(result)
 
 
 @composite(namespaces=("linalg",), method=False, out="exact", autocast="float32", sharding="matrices")
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """X with A X = B (or X A = B with left=False) for a square matrix, or each of a batch."""
     result, info = _checked_solution("linalg.solve", A, B, left)
-    support.raise_failures("torch.linalg.solve", info, "solve")
+    support.raise_failures("torch.linalg.solve", info)
     return result
 
 
@@ -112,11 +110,9 @@ _inverse_result = named_result("linalg_inv_ex", "inverse", "info")
 
 
 @internal(
-    returns=_inverse_result,
-    grads={"A": lambda g, out: -(out[0].mH @ (g[0] @ out[0].mH))},
-    quirks=Quirks(label="LinalgInvExBackward0"),
-    batching="leading",
-)
+    returns=_inverse_result, grads={"A": lambda g, out: -(out[0].mH @ (g[0] @ out[0].mH))},
+    aten="linalg_inv_ex(A, False)", quirks=Quirks(label="LinalgInvExBackward0"), batching="leading",
+)  # fmt: skip
 def inverse_and_info(A: Tensor) -> NewTensors:
     """The inverse, and the first zero pivot of each matrix."""
     return [support.columns(A.shape, A.dtype, A.device), support.infos(A)]
@@ -140,7 +136,7 @@ def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
     """The inverse of linalg.inv, with singular matrices reported in `info` instead of raising."""
     result = _checked_inverse(A)
     if check_errors:
-        support.raise_failures("linalg.inv_ex", result[1], "linalg.inv")
+        support.raise_failures("linalg.inv_ex", result[1])
     return result
 
 
@@ -148,7 +144,7 @@ def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
 def inv(A: Tensor) -> Tensor:
     """The inverse of a square matrix, or of each in a batch."""
     result, info = _checked_inverse(A)
-    support.raise_failures("linalg.inv", info, "linalg.inv")
+    support.raise_failures("linalg.inv", info)
     return result
 
 

@@ -109,8 +109,9 @@ def _values_layout(A: Tensor) -> tuple[Any, ...]:
 
 
 @internal(
-    returns=_svd_result, grads={"A": _svd_gradient}, quirks=Quirks(label="LinalgSvdBackward0"), batching="leading"
-)
+    returns=_svd_result, grads={"A": _svd_gradient}, aten="_linalg_svd(A, full_matrices, True, None)",
+    quirks=Quirks(label="LinalgSvdBackward0"), batching="leading",
+)  # fmt: skip
 def singular(A: Tensor, full_matrices: bool) -> NewTensors:
     """Compute singular vectors and values."""
     *batch, m, n = A.shape
@@ -128,7 +129,7 @@ def _(out: list[Tensor], A: Tensor, full_matrices: bool) -> None:
         support.store(result, array)
 
 
-@internal(layout=_values_layout, batching="each")
+@internal(layout=_values_layout, aten="_linalg_svd(A, False, False, None)[1]", batching="each")
 def singular_values(A: Tensor) -> Tensor:
     """Compute singular values only."""
 
@@ -152,7 +153,7 @@ def _check_svd(name: str, A: Tensor, driver: str | None) -> None:
 def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> Any:
     """A = U diag(S) Vh: orthonormal vectors on both sides, singular values in descending order."""
     _check_svd("linalg.svd", A, driver)
-    return singular(A, bool(full_matrices))
+    return _svd_result(singular(A, bool(full_matrices)))
 
 
 @composite(namespaces=("linalg",), method=False, out="exact", autocast="float32", batching="leading")
@@ -197,7 +198,7 @@ def _eigh_gradient(g: tuple[Any, ...], out: list[Tensor]) -> Tensor:
     if V.dtype.is_complex:
         _check_phase("linalg_eigh_backward", "eigenvectors", inner.diagonal(0, -2, -1).imag)
     one = eye(L.shape[-1], dtype=L.dtype, device=L.device)
-    inner = inner * (1 - one) / (L.unsqueeze(-2) - L.unsqueeze(-1) + one)
+    inner = 0.5 * _skew(inner) * (1 - one) / (L.unsqueeze(-2) - L.unsqueeze(-1) + one)
     if gL is not None:
         inner = inner + gL.diag_embed()
     return V @ inner @ V.mH
@@ -207,8 +208,9 @@ _eigh_result = named_result("linalg_eigh", "eigenvalues", "eigenvectors")
 
 
 @internal(
-    returns=_eigh_result, grads={"A": _eigh_gradient}, quirks=Quirks(label="LinalgEighBackward0"), batching="leading"
-)
+    returns=_eigh_result, grads={"A": _eigh_gradient}, aten="_linalg_eigh(A, uplo, True)",
+    quirks=Quirks(label="LinalgEighBackward0"), batching="leading",
+)  # fmt: skip
 def hermitian_eigen(A: Tensor, uplo: str) -> NewTensors:
     """Eigenvalues and eigenvectors of Hermitian matrices."""
     return [_values_layout(A), support.columns(A.shape, A.dtype, A.device)]
@@ -220,7 +222,7 @@ def _(out: list[Tensor], A: Tensor, uplo: str) -> None:
         support.store(result, array)
 
 
-@internal(batching="each")
+@internal(aten="_linalg_eigh(A, uplo, False)[0]", batching="each")
 def hermitian_eigenvalues(A: Tensor, uplo: str) -> NewTensor:
     """Eigenvalues of Hermitian matrices alone."""
     return _values_layout(A)
@@ -252,7 +254,7 @@ def _check_eigh(name: str, A: Tensor, uplo: Any) -> str:
 @composite(namespaces=("linalg",), method=False, out="exact", autocast="float32", batching="leading")
 def eigh(A: Tensor, UPLO: str = "L") -> Any:
     """Eigenvalues, ascending, and eigenvectors of a Hermitian matrix, of which one triangle is read."""
-    return hermitian_eigen(A, _check_eigh("linalg.eigh", A, UPLO))
+    return _eigh_result(hermitian_eigen(A, _check_eigh("linalg.eigh", A, UPLO)))
 
 
 @composite(namespaces=("linalg",), method=False, out="exact", autocast="float32", batching="leading")
@@ -293,13 +295,16 @@ def general_eigen(A: Tensor, name: str) -> NewTensors:
     return [(A.shape[:-1], d, A.device), support.columns(A.shape, d, A.device)]
 
 
+general_eigen.op.as_aten(lambda recorder, A, name: recorder.aten.linalg_eig.default(A))
+
+
 @general_eigen.on("cpu")
 def _(out: list[Tensor], A: Tensor, name: str) -> None:
     for result, array in zip(out, _converged("linalg.eig", _finite(A, name), np.linalg.eig)):
         support.store(result, array)
 
 
-@internal(batching="each")
+@internal(aten="_linalg_eigvals(A)", batching="each")
 def general_eigenvalues(A: Tensor) -> NewTensor:
     """Eigenvalues of square matrices alone."""
     return A.shape[:-1], A.dtype.to_complex(), A.device
@@ -327,7 +332,7 @@ def _check_eig(name: str, A: Tensor) -> None:
 def eig(A: Tensor) -> Any:
     """Eigenvalues and eigenvectors of a square matrix, always complex."""
     _check_eig("linalg.eig", A)
-    return general_eigen(A, "linalg.eig")
+    return _eig_result(general_eigen(A, "linalg.eig"))
 
 
 @composite(namespaces=("linalg",), method=False, out="castable", autocast="float32", batching="leading")

@@ -116,9 +116,9 @@ def _copy(out: Tensor, array: np.ndarray) -> None:
 # -- failures ---------------------------------------------------------------------------------------------------------
 
 _REASONS = {
-    "least squares": "The least squares solution could not be computed because the input matrix does not have full rank"
+    "lstsq": "The least squares solution could not be computed because the input matrix does not have full rank"
     " (error code: {}).",
-    "linalg.inv": "The diagonal element {} is zero, the inversion could not be completed because the input matrix is"
+    "inv": "The diagonal element {} is zero, the inversion could not be completed because the input matrix is"
     " singular.",
     "solve": "The solver failed because the input matrix is singular.",
     "cholesky": "The factorization could not be completed because the input is not positive-definite (the leading minor"
@@ -131,8 +131,8 @@ _PLAIN_ERRORS = ("lu", "ldl")  # told by a RuntimeError
 
 
 @watched(reads_values=True, batching="each")
-def raise_failures(name: str, info: Tensor, reason: str) -> None:
-    """Raise LinAlgError for the first matrix whose info is not 0."""
+def raise_failures(name: str, info: Tensor) -> None:
+    """Raise LinAlgError for the first matrix whose info is not 0; the operator's name tells the reason."""
     if info.is_meta:
         return
     codes = values_on_host(info)
@@ -140,6 +140,12 @@ def raise_failures(name: str, info: Tensor, reason: str) -> None:
         return
     codes = codes.reshape(-1)
     bad = np.flatnonzero(codes)
+    reason = next(word for word in _REASONS if word in name)
     where = f"(Batch element {bad[0]}): " if info.shape else ""
     error = RuntimeError if reason in _PLAIN_ERRORS else LinAlgError
     raise error(f"{name}: {where}{_REASONS[reason].format(codes[bad[0]])}")
+
+
+@raise_failures.op.as_aten
+def _(recorder: Any, name: str, info: Tensor) -> Any:
+    return recorder.aten._linalg_check_errors.default(info, name, is_matrix=not info.shape)

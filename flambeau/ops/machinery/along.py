@@ -42,6 +42,11 @@ def take_along(input: Tensor, index: Tensor, dim: int, shape: tuple[int, ...]) -
     return index.shape, input.dtype, input.device
 
 
+@take_along.op.as_aten
+def _(recorder: Any, input: Tensor, index: Tensor, dim: int, shape: Any) -> Tensor:
+    return recorder.aten.gather.default(input, dim, index)
+
+
 @take_along.on("any")
 def take_into(out: Tensor, input: Tensor, index: Tensor, dim: int, shape: tuple[int, ...]) -> None:
     """Compute `take_along` into `out`, for other kernels."""

@@ -6,7 +6,7 @@ names one of PyTorch's operators (`softmax.int`: one overload) and says for each
 operator's own arguments by name, a constant, or a conversion of one: `number(mode, "bilinear", "nearest")` is its index among these words.
 `*broadcast_tensors(input, target)`: another operator of PyTorch is called first. Arguments of its own that are not mentioned must have their
 defaults, or the value given after the list, as in `max_pool2d_with_indices(..., return_indices=True)`. `adaptive_max_pool2d(input,
-output_size)[0]` is the first result. Of several forms in a tuple the first that fits is used.
+output_size)[0]` is the first result, `[0, 3]` two of them. Of several forms in a tuple the first that fits is used.
 
 The same text is read backwards when PyTorch's operator is called: its arguments become those of this one."""
 
@@ -99,6 +99,12 @@ class AtenForm:
         found = {n.id for n in nodes if isinstance(n, ast.Name) and id(n) not in called}
         return found | self.conditions.keys() | {"inplace"}
 
+    def taken(self, result: Any) -> Any:
+        """Return those of PyTorch's results that are the operator's own."""
+        if isinstance(self.item, tuple):
+            return tuple(result[i] for i in self.item)
+        return result if self.item is None else result[self.item]
+
     # -- from here to PyTorch -------------------------------------------------------------------------------------------------
     def values(self, own: dict[str, Any], defaults: dict[str, Any], aten: Any) -> tuple[Schema, list[Any]]:
         """Return PyTorch's schema and the values of its arguments for a call with the arguments `own`; raise NoMatch if the form does not
@@ -132,7 +138,7 @@ class AtenForm:
         found: dict[str, Any] = {}
         for part, argument, value in zip(parts, schema.arguments, values):
             if isinstance(part, ast.Name):
-                found[part.id] = _taken(value, argument, defaults.get(part.id))
+                found[part.id] = _taken(value, argument, defaults.get(part.id, REQUIRED))
             elif isinstance(part, ast.Call):
                 operand: Any = part.args[0]
                 found[operand.id] = _conversion(part)[1](value, *_constants(part))

@@ -255,7 +255,7 @@ class Op:
     @functools.cached_property
     def defaults(self) -> dict[str, Any]:
         """Return the defaults of the arguments."""
-        return {name: None if p.default is NO_DEFAULT else p.default for name, p in self.arguments.items()}
+        return {name: p.default for name, p in self.arguments.items() if p.default is not NO_DEFAULT}
 
     # -- arguments --------------------------------------------------------------------------------------------------
     @functools.cached_property

@@ -19,7 +19,6 @@ from ..machinery.declare import internal
 from ..machinery.memory import dense
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor
-from .kept_scores import KeptScores, are_free, kept_without_copy
 from .loss_arguments import check_classes, functional_loss, read_reduction, target_shape
 from .softmax import softmax_backward
 
@@ -66,8 +65,15 @@ def _check_targets_there(stats: Tensor, target: Tensor, classes: int, ignore_ind
 
 
 def _kept_gradient(
-    v: Tensor, grad: Tensor, soft: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, smoothing: float
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+    v: Tensor,
+    grad: Tensor,
+    soft: Tensor,
+    target: Tensor,
+    weight: Any,
+    reduction: str,
+    ignore_index: int,
+    smoothing: float,
+) -> tuple[Tensor, Tensor]:
     """Return second derivatives by ordinary operators: gradients of `grad` and of the probabilities."""
     classes = 1 if len(soft.shape) > 1 else 0
     hit, spread, level = _shares(soft, target, weight, reduction, ignore_index, smoothing)
@@ -106,25 +112,17 @@ def _scores_gradient(
 
 @internal(grads={("grad", "input"): _scores_gradient}, batching="each", loads=("input",), stores=(0,), over="input")
 def cross_entropy_gradient(
-    grad: Tensor, input: Tensor, target: Tensor, weight: Tensor | None, stats: Tensor, reduction: str, ignore_index: int,
+    grad: Tensor,
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    stats: Tensor,
+    reduction: str,
+    ignore_index: int,
     smoothing: float,
-) -> NewTensor:  # fmt: skip
+) -> NewTensor:
     """The gradient with respect to the scores, from the scores and the statistics that the forward kernel saved."""
     return input.shape, input.dtype, input.device
-
-
-@internal(writes=("scores",), batching="each")
-def cross_entropy_gradient_over(
-    scores: Tensor, grad: Tensor, target: Tensor, weight: None, stats: Tensor, reduction: str, ignore_index: int, smoothing: float
-) -> Tensor:  # fmt: skip
-    """Replace the scores by their gradient."""
-
-
-@cross_entropy_gradient_over.on("any")
-def _(scores: Tensor, grad: Tensor, *rest: Any) -> None:
-    kernels = cross_entropy_gradient.op.kernels
-    kernels.get(scores.device.type, kernels["any"])(scores, grad, scores, *rest)
-    scores._bump("cross_entropy")
 
 
 cross_entropy_gradient.op.remade = ("input", "input", cross_entropy_gradient)
@@ -137,9 +135,15 @@ cross_entropy_gradient.op.remade = ("input", "input", cross_entropy_gradient)
     remade=("soft", "input", cross_entropy_gradient),
 )
 def cross_entropy_backward(
-    grad: Tensor, soft: Tensor, target: Tensor, weight: Tensor | None, stats: Tensor, reduction: str, ignore_index: int,
+    grad: Tensor,
+    soft: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    stats: Tensor,
+    reduction: str,
+    ignore_index: int,
     smoothing: float,
-) -> NewTensor:  # fmt: skip
+) -> NewTensor:
     """The gradient with respect to the scores, from the probabilities and statistics that the forward kernel saved."""
     return soft.shape, soft.dtype, soft.device
 
@@ -167,9 +171,16 @@ cross_entropy_gradient.on("any")(partial(run_backward, from_scores=True))
 
 
 def _indices_gradient(
-    g: tuple[Any, ...], hidden: Tensor, target: Tensor, weight: Any, stats: Tensor, reduction: str, ignore_index: int,
-    smoothing: float, wide: bool,
-) -> Any:  # fmt: skip
+    g: tuple[Any, ...],
+    hidden: Tensor,
+    target: Tensor,
+    weight: Any,
+    stats: Tensor,
+    reduction: str,
+    ignore_index: int,
+    smoothing: float,
+    wide: bool,
+) -> Any:
     """Return the gradient of the scores, from those of the loss and, in second derivatives, of the saved values."""
     of_loss, of_kept = g
     share: Any = None
@@ -182,34 +193,15 @@ def _indices_gradient(
     return other if share is None else share + other
 
 
-def _kept_scores_gradient(
-    g: Tensor, input: Tensor, target: Tensor, weight: Any, stats: Tensor, reduction: str, ignore_index: int, smoothing: float
-) -> Tensor:  # fmt: skip
-    """Return the gradient of scores that were saved without a copy, over them if nobody reads them again."""
-    rest = (target, weight, stats, reduction, ignore_index, smoothing)
-    if weight is None and not smoothing and are_free(input):
-        return cross_entropy_gradient_over(input._bare_alias(), g, *rest)
-    return cross_entropy_gradient(g, input, *rest)
-
-
 def _recorded_layouts(input: Tensor, *arguments: Any) -> list[tuple[Any, ...]]:
     return [*_loss_layouts(input, *arguments), (input.shape, input.dtype, input.device)]
 
 
-@internal(
-    layout=_loss_layouts,
-    saves=("stats",),
-    grads={"input": _kept_scores_gradient},
-    quirks=Quirks(label="NllLossBackward0"),
-    runs_empty=True,
-    batching="each",
-    sharding="scores",
-    loads=("input",),
-)
+@internal(layout=_loss_layouts, saves=("stats",), runs_empty=True, batching="each", sharding="scores", loads=("input",))
 def cross_entropy_unrecorded(
     input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int, smoothing: float, wide: bool
 ) -> Tensor:  # fmt: skip
-    """cross_entropy_indices if the derivative is not needed, or the scores are known when it is computed."""
+    """cross_entropy_indices if the derivative is not needed, or the scores stay unchanged until it is computed."""
 
 
 @internal(
@@ -305,21 +297,21 @@ def _by_index(
         label_smoothing = _smoothing(label_smoothing)
         check_classes("nll_loss", input, target, weight, wide)
         remember(_accepted, key, True)
-    options = (target, weight, reduction, ignore_index, label_smoothing, wide)
-    if not (grad_mode.enabled and (input._autograd is not None or input._base is not None) and input.requires_grad):
-        return cross_entropy_unrecorded(input, *options)
-    scores = kept_without_copy(input) if wide else None
-    if scores is None:
-        return cross_entropy_indices(input, *options)
-    loss = cross_entropy_unrecorded(input, *options)
-    loss.grad_fn.saved["input"].register_hooks(lambda _: scores, KeptScores.read)
-    return loss
+    kept = grad_mode.enabled and (input._autograd is not None or input._base is not None) and input.requires_grad
+    loss = cross_entropy_indices if kept else cross_entropy_unrecorded
+    return loss(input, target, weight, reduction, ignore_index, label_smoothing, wide)
 
 
 def _in_float32(
-    input: Tensor, target: Tensor, weight: Any = None, size_average: Any = None, ignore_index: int = -100, reduce: Any = None,
-    reduction: Any = "mean", label_smoothing: float = 0.0,
-) -> Tensor:  # fmt: skip
+    input: Tensor,
+    target: Tensor,
+    weight: Any = None,
+    size_average: Any = None,
+    ignore_index: int = -100,
+    reduce: Any = None,
+    reduction: Any = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
     """Return the cross entropy of half-precision scores in float32."""
     word = read_reduction(reduction, size_average, reduce)
     return _by_index(input, target, weight, word, ignore_index, label_smoothing, True)
@@ -343,9 +335,15 @@ def _autocast_loss(run: AnyFunction, args: tuple[Any, ...], kwargs: dict[str, An
     "cross_entropy_loss(input, target, weight, reduction, ignore_index, label_smoothing)", autocast=_autocast_loss
 )
 def cross_entropy(
-    input: Tensor, target: Tensor, weight: Any = None, size_average: Any = None, ignore_index: int = -100, reduce: Any = None,
-    reduction: Any = "mean", label_smoothing: float = 0.0,
-) -> Tensor:  # fmt: skip
+    input: Tensor,
+    target: Tensor,
+    weight: Any = None,
+    size_average: Any = None,
+    ignore_index: int = -100,
+    reduce: Any = None,
+    reduction: Any = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
     """The loss of scores `input` (N, C, ...) against class indices (N, ...) or class probabilities (N, C, ...)."""
     if not isinstance(input, Tensor) or not isinstance(target, Tensor):
         need_tensors("cross_entropy_loss", input=input, target=target)
@@ -380,8 +378,15 @@ def nll_loss_backward(
 
 @nll_loss_backward.on("any")
 def _(
-    out: Tensor, grad: Tensor, input: Tensor, target: Tensor, weight: Any, stats: Tensor, reduction: str, ignore_index: int
-) -> None:  # fmt: skip
+    out: Tensor,
+    grad: Tensor,
+    input: Tensor,
+    target: Tensor,
+    weight: Any,
+    stats: Tensor,
+    reduction: str,
+    ignore_index: int,
+) -> None:
     w = None if weight is None else dense(weight)
     kernels.nll_backward(
         out, dense(grad), stats, dense(target), w, *_layout(input.shape), ignore_index, reduction=reduction
@@ -472,9 +477,14 @@ _NLL_NAMES = tuple(
 
 @functional_loss(_NLL_NAMES)
 def nll_loss(
-    input: Tensor, target: Tensor, weight: Any = None, size_average: Any = None, ignore_index: int = -100, reduce: Any = None,
+    input: Tensor,
+    target: Tensor,
+    weight: Any = None,
+    size_average: Any = None,
+    ignore_index: int = -100,
+    reduce: Any = None,
     reduction: Any = "mean",
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The negative log-likelihood of class indices (N, ...) under log-probabilities (N, C, ...)."""
     need_tensors("nll_loss_nd", input=input, target=target)
     reduction = read_reduction(reduction, size_average, reduce)

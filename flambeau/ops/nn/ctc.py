@@ -12,11 +12,10 @@ from ...kernels.library import ctc as kernels
 from ..machinery.arguments import need_tensors
 from ..machinery.declare import internal
 from ..machinery.dtype_rules import unsupported
-from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense
 from ..machinery.primitive import unknown_derivative
 from ..machinery.quirks import Quirks
-from ..machinery.record import NewTensor
+from ..machinery.record import NewTensor, NewTensors
 from .loss_arguments import functional_loss, numbered_form, read_reduction, reduce_loss
 
 Lengths = tuple[int, ...]
@@ -74,15 +73,19 @@ def _target_matrix(values: np.ndarray, lengths: np.ndarray, classes: int) -> np.
 # -- one loss per sample ----------------------------------------------------------------------------------------------
 
 
-@internal(grads={("grad", "log_probs"): unknown_derivative("_ctc_loss_backward")}, batching="each")
+@internal(
+    grads={("grad", "log_probs"): unknown_derivative("_ctc_loss_backward")},
+    aten="_ctc_loss_backward(grad, log_probs, targets, list(input_lengths), list(target_lengths), losses, alpha, blank, zero_infinity)",
+    batching="each",
+)  # fmt: skip
 def ctc_gradient(
     grad: Tensor,
-    losses: Tensor,
-    alpha: Tensor,
-    labels: Tensor,
     log_probs: Tensor,
+    targets: Tensor,
     input_lengths: Lengths,
     target_lengths: Lengths,
+    losses: Tensor,
+    alpha: Tensor,
     blank: int,
     zero_infinity: bool,
 ) -> NewTensor:
@@ -92,10 +95,10 @@ def ctc_gradient(
 
 @ctc_gradient.on("any")
 def _(
-    out: Tensor, grad: Tensor, losses: Tensor, alpha: Tensor, labels: Tensor, log_probs: Tensor, input_lengths: Lengths,
-    target_lengths: Lengths, blank: int, zero_infinity: bool,
+    out: Tensor, grad: Tensor, log_probs: Tensor, targets: Tensor, input_lengths: Lengths, target_lengths: Lengths,
+    losses: Tensor, alpha: Tensor, blank: int, zero_infinity: bool,
 ) -> None:  # fmt: skip
-    lengths = (np.array(input_lengths, np.int64), np.array(target_lengths, np.int64))
+    lengths, labels = _prepared(log_probs, targets, input_lengths, target_lengths)
     beta = empty(alpha.shape, alpha.dtype, alpha.device)
     kernels.ctc_backward(
         out, dense(grad), losses, alpha, beta, dense(log_probs), labels, *lengths, *log_probs.shape, labels.shape[1],
@@ -104,25 +107,33 @@ def _(
 
 
 def _losses_grad(
-    g: Tensor, log_probs: Tensor, input_lengths: Lengths, target_lengths: Lengths, blank: int, zero_infinity: bool,
-    out: Tensor, alpha: Tensor, labels: Tensor,
-) -> Tensor:  # fmt: skip
-    return ctc_gradient(g, out, alpha, labels, log_probs, input_lengths, target_lengths, blank, zero_infinity)
+    g: tuple[Any, ...], log_probs: Tensor, targets: Tensor, input_lengths: Lengths, target_lengths: Lengths, blank: int,
+    zero_infinity: bool, out: list[Tensor],
+) -> Tensor | None:  # fmt: skip
+    if g[0] is None:
+        return None
+    return ctc_gradient(g[0], log_probs, targets, input_lengths, target_lengths, *out, blank, zero_infinity)
 
 
 @internal(
-    saves=("alpha", "labels"),
     grads={"log_probs": _losses_grad},
-    quirks=Quirks(label="CtcLossBackward0"),
-    batching="each",
-)
+    aten="_ctc_loss(log_probs, targets, list(input_lengths), list(target_lengths), blank, zero_infinity)",
+    quirks=Quirks(label="CtcLossBackward0"), batching="each",
+)  # fmt: skip
 def ctc_losses(
     log_probs: Tensor, targets: Tensor, input_lengths: Lengths, target_lengths: Lengths, blank: int, zero_infinity: bool
-) -> NewTensor:
-    """A loss per sample. `zero_infinity` matters to the derivative only."""
+) -> NewTensors:
+    """A loss per sample, and the logarithms of sums over beginnings of paths. `zero_infinity` matters to the derivative only."""
     (steps, samples, _), width = log_probs.shape, max(target_lengths, default=0)
     d, where = log_probs.dtype, log_probs.device
-    return [((samples,), d, where), ((samples, steps, 2 * width + 1), d, where), ((samples, width), dt.int64, where)]
+    return [((samples,), d, where), ((samples, steps, 2 * width + 1), d, where)]
+
+
+def _prepared(log_probs: Tensor, targets: Tensor, input_lengths: Lengths, target_lengths: Lengths) -> Any:
+    """Return the lengths as arrays, and the labels as one padded row per sample on the device."""
+    lengths = (np.array(input_lengths, np.int64), np.array(target_lengths, np.int64))
+    rows = _target_matrix(targets.cpu()._array(), lengths[1], log_probs.shape[2])
+    return lengths, copy_of_array(rows, dt.int64).to(log_probs.device)
 
 
 @ctc_losses.on("any")
@@ -130,11 +141,8 @@ def _(
     out: list[Tensor], log_probs: Tensor, targets: Tensor, input_lengths: Lengths, target_lengths: Lengths, blank: int,
     zero_infinity: bool,
 ) -> None:  # fmt: skip
-    losses, alpha, labels = out
-    lengths = (np.array(input_lengths, np.int64), np.array(target_lengths, np.int64))
-    rows = _target_matrix(targets.cpu()._array(), lengths[1], log_probs.shape[2])
-    raw_copy(labels, copy_of_array(rows, dt.int64))
-    kernels.ctc_forward(losses, alpha, dense(log_probs), labels, *lengths, *log_probs.shape, labels.shape[1], blank)
+    lengths, labels = _prepared(log_probs, targets, input_lengths, target_lengths)
+    kernels.ctc_forward(*out, dense(log_probs), labels, *lengths, *log_probs.shape, labels.shape[1], blank)
 
 
 def _losses(
@@ -159,7 +167,7 @@ def _losses(
     _check_range("input_lengths", given, steps)
     _check_range("target_lengths", wanted, None)
     _check_targets(targets, wanted)
-    return ctc_losses(log_probs, targets, given, wanted, blank, zero_infinity), wanted
+    return ctc_losses(log_probs, targets, given, wanted, blank, zero_infinity)[0], wanted
 
 
 @numbered_form("ctc_loss")

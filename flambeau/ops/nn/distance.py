@@ -95,6 +95,13 @@ def cdist_backward(grad: Tensor, x: Tensor, other: Tensor, p: float, distances: 
     return x.shape, x.dtype, x.device
 
 
+@cdist_backward.op.as_aten
+def _(recorder: Any, grad: Tensor, x: Tensor, other: Tensor, p: float, distances: Tensor, swapped: bool) -> Tensor:
+    if swapped:
+        grad, distances = grad.mT.contiguous(), distances.mT.contiguous()
+    return recorder.aten._cdist_backward.default(grad, x, other, float(p), distances)
+
+
 @cdist_backward.on("any")
 def _(out: Tensor, grad: Tensor, x: Tensor, other: Tensor, p: float, distances: Tensor, swapped: bool) -> None:
     norm = _NORMS.get(float(p), "p")
@@ -110,7 +117,10 @@ def _(out: Tensor, grad: Tensor, x: Tensor, other: Tensor, p: float, distances: 
     )  # fmt: skip
 
 
-@internal(grads={("x1", "x2"): _cdist_grads}, quirks=Quirks(label="CdistBackward0"), batching="leading")
+@internal(
+    grads={("x1", "x2"): _cdist_grads}, aten="_cdist_forward(x1, x2, float(p), None)",
+    quirks=Quirks(label="CdistBackward0"), batching="leading",
+)  # fmt: skip
 def all_distances(x1: Tensor, x2: Tensor, p: float) -> NewTensor:
     """Distances between rows of x1 (..., P, M) and x2 (..., R, M), batches already equal."""
     return (*x1.shape[:-1], x2.shape[-2]), x1.dtype, x1.device
@@ -147,7 +157,7 @@ def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str = "use_mm_for_eucl
         raise RuntimeError("cdist only supports non-negative p values")
     common = promote_types(x1.dtype, x2.dtype)
     batch = broadcast_two(x1.shape[:-2], x2.shape[:-2])
-    x1, x2 = (x.to(common).expand(*batch, *x.shape[-2:]) for x in (x1, x2))
+    x1, x2 = (x if x.shape[:-2] == batch else x.expand(*batch, *x.shape[-2:]) for x in (x1.to(common), x2.to(common)))
     return all_distances(x1, x2, p)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.tensor import Tensor, copy_of_array
 from ..machinery.arguments import need_tensors
+from ..machinery.aten_form import REDUCTIONS, aten_only, aten_parts
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import raw_copy
@@ -297,6 +298,21 @@ def multilabel_margin_loss(
     lacking = (1 - own + scores.unsqueeze(1)).relu().masked_fill(~pairs, 0)
     loss = lacking.sum((1, 2)) / classes
     return reduce_loss(loss if len(input.shape) == 2 else loss.squeeze(0), reduction)
+
+
+@aten_parts("multilabel_margin_loss")
+def _(aten: Any, self: Tensor, target: Tensor, reduction: int = 1) -> Tensor:
+    return aten.multilabel_margin_loss_forward.default(self, target, reduction)[0]
+
+
+@aten_only(
+    "multilabel_margin_loss_forward", backward="multilabel_margin_loss_backward(grad, self, target, reduction, result1)"
+)
+def _with_targets(self: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
+    """Return the loss, and ones at the classes that the target lists."""
+    listed = (target >= 0).cumprod(-1).to(self.dtype)
+    named = self.detach().new_zeros(self.shape).scatter_add(-1, target.clamp_min(0), listed).clamp_max(1)
+    return multilabel_margin_loss(self, target, reduction=REDUCTIONS[reduction]), named
 
 
 @composite(**_FUNCTIONAL)

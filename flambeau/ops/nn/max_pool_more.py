@@ -172,8 +172,15 @@ def _fractional_op(dims: int) -> Any:
         grads=_to_places(dims),
         quirks=Quirks(label=f"FractionalMaxPool{dims}DBackward0"),
         name=f"fractional_max{dims}d",
+        aten=f"fractional_max_pool{dims}d(input, list(widths), list(sizes), samples)",
+        aten_backward=f"fractional_max_pool{dims}d_backward(grad, self, kernel_size, output_size, result1)",
         batching="each",
     )
+    aten_only(f"fractional_max_pool{dims}d")(
+        lambda self, kernel_size, output_size, samples: op(self, tuple(kernel_size), tuple(output_size), samples)
+    )
+    back = aten_only(f"fractional_max_pool{dims}d_backward")
+    back(lambda grad, self, kernel_size, output_size, indices: add_at_positions(grad, indices, self.shape, dims))
     op.on("cpu")(_fractional)
     return op
 

@@ -287,11 +287,11 @@ def upsample(
 def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
     """interpolate(..., mode="nearest")"""
     _deprecated("upsample_nearest")
-    return interpolated(input, size, scale_factor, "nearest", None, None, False)
+    return interpolate(input, size, scale_factor, "nearest")
 
 
 @composite(method=False, namespaces=_FUNCTIONAL)
 def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
     """interpolate(..., mode="bilinear", align_corners=True)"""
     _deprecated("upsample_bilinear")
-    return interpolated(input, size, scale_factor, "bilinear", True, None, False)
+    return interpolate(input, size, scale_factor, "bilinear", True)

@@ -69,18 +69,23 @@ def erfinv(input):
 
 
 # The derivatives of these are each other; as functions of their own they stay exact however often they are differentiated.
-_erfcx = FormulaFunction("erfcx", special.erfcx, lambda x, y: (2 * x * y - _TWO_OVER_SQRT_PI,))
+_erfcx = FormulaFunction("erfcx", special.erfcx, lambda x, y: (2 * x * y - _TWO_OVER_SQRT_PI,), "special_erfcx")
 _log_ndtr = FormulaFunction(
-    "log_ndtr", special.log_ndtr, lambda x, y: (math.sqrt(2 / math.pi) / _erfcx(-x * _SQRT_HALF),)
+    "log_ndtr", special.log_ndtr, lambda x, y: (math.sqrt(2 / math.pi) / _erfcx(-x * _SQRT_HALF),), "special_log_ndtr"
 )
-_ndtri = FormulaFunction("ndtri", special.ndtri, lambda x, y: (math.sqrt(2 * math.pi) * f.exp(0.5 * y * y),))
-_i0 = FormulaFunction("i0", special.i0, lambda x, y: (_i1(x),))
+_ndtri = FormulaFunction(
+    "ndtri", special.ndtri, lambda x, y: (math.sqrt(2 * math.pi) * f.exp(0.5 * y * y),), "special_ndtri"
+)
+_i0 = FormulaFunction("i0", special.i0, lambda x, y: (_i1(x),), "i0")
 _i1: FormulaFunction = FormulaFunction(
-    "i1", special.i1, lambda x, y: (f.where(x == 0, 0.5, _i0(x) - y / _not_zero(x)),)
+    "i1", special.i1, lambda x, y: (f.where(x == 0, 0.5, _i0(x) - y / _not_zero(x)),), "special_i1"
 )
-_i0e = FormulaFunction("i0e", special.i0e, lambda x, y: (_i1e(x) - f.sign(x) * y,))
+_i0e = FormulaFunction("i0e", special.i0e, lambda x, y: (_i1e(x) - f.sign(x) * y,), "special_i0e")
 _i1e: FormulaFunction = FormulaFunction(
-    "i1e", special.i1e, lambda x, y: (f.where(x == 0, 0.5, _i0e(x) - y * (f.sign(x) + 1 / _not_zero(x))),)
+    "i1e",
+    special.i1e,
+    lambda x, y: (f.where(x == 0, 0.5, _i0e(x) - y * (f.sign(x) + 1 / _not_zero(x))),),
+    "special_i1e",
 )
 
 
@@ -180,7 +185,7 @@ for _name in ("hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynom
 def _polygamma(n: int) -> FormulaFunction:
     """Return the n-th derivative of digamma as a function; its own derivative is the next."""
     return FormulaFunction(
-        f"polygamma{n}", lambda x: special_loops.polygamma(n, x), lambda x, y: (_polygamma(n + 1)(x),)
+        f"polygamma{n}", lambda x: special_loops.polygamma(n, x), lambda x, y: (_polygamma(n + 1)(x),), "polygamma", n
     )
 
 

@@ -67,7 +67,6 @@ _grad_high = Pointwise(
 _grad_extreme = Pointwise(
     "norm_inf_backward", lambda g, x, n, count: f.where(f.abs_(x) == n, f.sign(x) * (g / count), 0)
 )
-_same_size = Reduction("count_same_size", lambda x, n: f.where(f.abs_(x) == n, 1, 0), "sum", rule=real_result)
 
 
 def _norm_backward(g: Tensor, input: Tensor, order: float, dim: Any, keepdim: bool, out: Tensor) -> Tensor | None:
@@ -81,8 +80,7 @@ def _norm_backward(g: Tensor, input: Tensor, order: float, dim: Any, keepdim: bo
     if order == 2:
         return _grad_2.call((g, input, n))
     if math.isinf(order):
-        plain, size = input._bare_alias(), n._bare_alias()
-        count = _same_size.over((plain, size), dim if rank else None, True)
+        count = (input._bare_alias().abs() == n._bare_alias()).sum(dims, True)
         if input.dtype.is_complex:
             return input.sgn() * ((input.abs() == n) * (g / count))
         return _grad_extreme.call((g, input, n, count))

@@ -15,10 +15,9 @@ from ..machinery.along import take_along
 from ..machinery.arguments import need_tensor
 from ..machinery.declare import composite
 from ..machinery.formula import Pointwise
-from ..machinery.reduction import Reduction, counting
+from .sums import count_not_nan
 
 _MODES = ("linear", "lower", "higher", "midpoint", "nearest")
-_count_numbers = Reduction("count_numbers", lambda x: f.logical_not(f.isnan(x)), "sum", rule=counting)
 _rank = Pointwise("rank", lambda q, last: q * last)
 _whole_rank = {
     "lower": Pointwise("lower_rank", lambda r: f.floor(r)),
@@ -78,7 +77,7 @@ def _quantile(name: str, x: Tensor, q: Any, dim: Any, keepdim: bool, interpolati
 def _at_levels(values: Tensor, levels: Tensor, interpolation: str, skip_nan: bool) -> Tensor:
     n = values.shape[-1]
     plain = values._bare_alias()
-    numbers = _count_numbers.call(plain, len(values.shape) - 1, True)  # (*lines, 1)
+    numbers = count_not_nan.call(plain, len(values.shape) - 1, True)  # (*lines, 1)
     if skip_nan:
         last = (numbers - 1).clamp(min=0).to(values.dtype)
         ranks = _rank.call((levels, last))

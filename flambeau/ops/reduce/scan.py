@@ -22,7 +22,7 @@ from ..machinery.memory import dense, like_first, tells
 from ..machinery.out import check_out_dtype, check_unrecorded, write_out
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor, lookup
-from ..machinery.reduction import Reduction, to_bool
+from .sums import has_zero
 
 
 def one_dim(name: str, dim: Any, rank: int) -> int:
@@ -103,8 +103,6 @@ def cumsum_(self: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
 
 # -- products ----------------------------------------------------------------------------------------------------------
 
-_any_zero = Reduction("any_zero", lambda x: x == 0, "any", rule=to_bool)
-
 
 def _cumprod_grad(g: Tensor, input: Tensor, out: Tensor, dim: int) -> Tensor:
     if g.dtype.is_floating_point and not g.requires_grad and not input.requires_grad:
@@ -130,7 +128,7 @@ def _cumprod_grad_from_parts(g: Tensor, input: Tensor, dim: int) -> Tensor:
     x, n = input.conj(), input.shape[dim]
     if not numel_of(input.shape):
         return g
-    if not tells(_any_zero.call(input._bare_alias()), True):
+    if not tells(has_zero.call(input._bare_alias()), True):
         return running_sum(running_product(x, dim) * g, dim, True) / x
     parts = []
     for k in range(n):  # the products that hold element k, without it
@@ -143,7 +141,10 @@ def _cumprod_grad_from_parts(g: Tensor, input: Tensor, dim: int) -> Tensor:
     return lookup("cat").function(parts, dim)
 
 
-@internal(layout=like_first, grads={"input": _cumprod_grad}, quirks=Quirks(label="CumprodBackward0"), batching="along")
+@internal(
+    layout=like_first, grads={"input": _cumprod_grad}, aten="cumprod(input, dim, None)",
+    quirks=Quirks(label="CumprodBackward0"), batching="along",
+)  # fmt: skip
 def running_product(input: Tensor, dim: int) -> Tensor:
     """The product of all elements up to each one."""
 
@@ -193,6 +194,12 @@ def _logcumsumexp_grad(g: Tensor, input: Tensor, out: Tensor, dim: int) -> Tenso
 )
 def running_logsumexp(input: Tensor, dim: int, reverse: bool) -> Tensor:
     """log of the sum of the exponentials of all elements up to (from, if `reverse`) each one."""
+
+
+@running_logsumexp.op.as_aten
+def _(recorder: Any, input: Tensor, dim: int, reverse: bool) -> Tensor:
+    flip, scan = recorder.aten.flip.default, recorder.aten.logcumsumexp.default
+    return flip(scan(flip(input, [dim]), dim), [dim]) if reverse else scan(input, dim)
 
 
 @running_logsumexp.on("any")

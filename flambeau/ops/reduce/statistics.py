@@ -176,6 +176,15 @@ def deviation_and_mean(input: Tensor, arguments: Spread) -> Any:
     return _with_mean(input, arguments, True)
 
 
+for _operator, _name in ((variance_and_mean, "var_mean"), (deviation_and_mean, "std_mean")):
+
+    @_operator.op.as_aten
+    def _(recorder: Any, input: Tensor, arguments: Spread, name: str = _name) -> Any:
+        call, dim = getattr(recorder.aten, name).correction, arguments.dim
+        dims = dim if dim is None else [dim] if isinstance(dim, int) else list(dim)
+        return call(input, dims, correction=arguments.correction, keepdim=arguments.keepdim)
+
+
 # -- the public functions ----------------------------------------------------------------------------------------------
 
 

@@ -125,7 +125,7 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
 # -- products ----------------------------------------------------------------------------------------------------------
 
 _over_product = Pointwise("prod_backward", lambda g, x, out: g * f.conj(out / x))
-_has_zero = Reduction("has_zero", lambda x: x == 0, "any", rule=to_bool)
+has_zero = Reduction("has_zero", lambda x: x == 0, "any", rule=to_bool)
 
 
 def _prod_backward(g: Tensor, input: Tensor, out: Tensor, dims: tuple[int, ...], keepdim: bool) -> Tensor:
@@ -135,7 +135,7 @@ def _prod_backward(g: Tensor, input: Tensor, out: Tensor, dims: tuple[int, ...],
     if not rank:
         return g
     g, out = restored(g, rank, dims, keepdim), restored(out, rank, dims, keepdim)
-    if not tells(_has_zero.call(input._bare_alias()), True):
+    if not tells(has_zero.call(input._bare_alias()), True):
         return _over_product.call((g, input, out))
     if len(dims) == 1:
         return g * _product_of_others(input, dims[0]).conj()
@@ -190,7 +190,7 @@ def all_(x: Any) -> Any:
 
 
 _nonzero = Reduction("count_nonzero", lambda x: x != 0, "sum", rule=counting)
-_not_nan = Reduction("count_not_nan", lambda x: f.logical_not(f.isnan(x)), "sum", rule=counting)
+count_not_nan = Reduction("count_not_nan", lambda x: f.logical_not(f.isnan(x)), "sum", rule=counting)
 
 
 @composite
@@ -238,7 +238,7 @@ def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any
             f"nanmean(): expected input to have floating point or complex dtype but got {input.dtype.scalar_type}"
         )
     dim = plain_dim(dim)
-    return nansum(input, dim, keepdim, dtype=dtype) / _not_nan.call(input._bare_alias(), dim, keepdim)
+    return nansum(input, dim, keepdim, dtype=dtype) / count_not_nan.call(input._bare_alias(), dim, keepdim)
 
 
 # -- logarithm of a sum of exponentials --------------------------------------------------------------------------------

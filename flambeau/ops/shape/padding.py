@@ -117,10 +117,19 @@ def _padding_op(label: str) -> Any:
         name=f"{name}_backward",
         batching="folded",
     )
-    if not circular:
-        forward.op.as_aten(
-            lambda recorder, input, borders: getattr(recorder.aten, _aten_name(name)).default(input, _widths(borders))
-        )
+
+    @forward.op.as_aten
+    def _(recorder: Any, input: Tensor, borders: Borders) -> Tensor:
+        widths = _widths(borders)
+        if not circular:
+            return getattr(recorder.aten, _aten_name(name)).default(input, widths)
+        for dim, (before, after) in enumerate(zip(widths[-2::-2], widths[::-2]), len(input.shape) - len(borders)):
+            inner = input.narrow(dim, max(-before, 0), input.shape[dim] + min(before, 0) + min(after, 0))
+            first = [input.narrow(dim, input.shape[dim] - before, before)] if before > 0 else []
+            last = [input.narrow(dim, 0, after)] if after > 0 else []
+            input = recorder.aten.cat.default([*first, inner, *last], dim)
+        return input
+
     forward.on("any")(_pad)
     backward.on("any")(_pad_transposed)
     return forward

@@ -113,8 +113,9 @@ def _unsafe(label: str) -> Any:
         return parts
 
     return internal(
-        split_dim, grads={"input": _joined_backward}, quirks=Quirks(label=label), name="_" + label, batching="each"
-    )
+        split_dim, grads={"input": _joined_backward}, quirks=Quirks(label=label), name="_" + label, batching="each",
+        aten="unsafe_split_with_sizes(input, list(sizes), dim)",
+    )  # fmt: skip
 
 
 copy_even, copy_sized = _copying("SplitBackward0_copy"), _copying("SplitWithSizesBackward0_copy")

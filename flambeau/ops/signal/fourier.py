@@ -1,7 +1,7 @@
 """Discrete Fourier transforms, by compiled kernels (`fourier_lines`) or NumPy's pocketfft without them.
 
 Three primitives do all the work, as in PyTorch: complex to complex, real to complex and complex to real, each over several
-dimensions and with an explicit factor. The named functions only resize their input and choose that factor."""
+dimensions and with one of three factors. The named functions only resize their input and choose that factor."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ from ..shape.padding import pad
 from .fourier_lines import is_real_supported, is_supported, real_along, transform_along
 
 # -- primitives -------------------------------------------------------------------------------------------------------
+
+_ALONG = Batched("along", dims=("dims",))
 
 
 def _strides(shape: Any, order: list[int]) -> tuple[int, ...]:
@@ -59,22 +61,28 @@ def _memory_order(x: Tensor, dims: tuple[int, ...], sort_all: bool) -> list[int]
     return rest + by_stride(list(dims[:-1])) + [dims[-1]]
 
 
-def _complex_gradient(g: Tensor, dims: tuple[int, ...], scale: float, forward: bool) -> Tensor:
-    return complex_transform(g, dims, scale, not forward)
+def scale_of(normalization: int, sizes: list[int]) -> float:
+    """Return the factor of the raw sums: 1, or one over the root of the number of elements or over the number itself."""
+    count = math.prod(sizes) if normalization else 1
+    return 1.0 / (math.sqrt(count) if normalization == 1 else count)
+
+
+def _complex_gradient(g: Tensor, dims: tuple[int, ...], normalization: int, forward: bool) -> Tensor:
+    return complex_transform(g, dims, normalization, not forward)
 
 
 @internal(
-    grads={"input": _complex_gradient},
-    quirks=Quirks(label="FftC2CBackward0"),
-    batching=Batched("along", dims=("dims",)),
-)
-def complex_transform(input: Tensor, dims: tuple[int, ...], scale: float, forward: bool) -> NewTensor:
+    grads={"input": _complex_gradient}, aten="_fft_c2c(input, list(dims), normalization, forward)",
+    quirks=Quirks(label="FftC2CBackward0"), batching=_ALONG,
+)  # fmt: skip
+def complex_transform(input: Tensor, dims: tuple[int, ...], normalization: int, forward: bool) -> NewTensor:
     """The coefficients of complex numbers, or the inverse."""
     return input.shape, input.dtype, input.device, _strides(input.shape, _memory_order(input, dims, True))
 
 
 @complex_transform.on("cpu")
-def _(out: Tensor, input: Tensor, dims: tuple[int, ...], scale: float, forward: bool) -> None:
+def _(out: Tensor, input: Tensor, dims: tuple[int, ...], normalization: int, forward: bool) -> None:
+    scale = scale_of(normalization, [input.shape[d] for d in dims])
     if dims and is_supported([input.shape[d] for d in dims]):
         _along_each(out, input, dims, scale, forward)
         return
@@ -100,17 +108,18 @@ def _mirrored(half: np.ndarray, n: int, dims: tuple[int, ...]) -> np.ndarray:
     return np.concatenate([half, half[np.ix_(*order)].conj()], last)
 
 
-def _real_gradient(g: Tensor, dims: tuple[int, ...], scale: float, onesided: bool, input_shape: Any) -> Tensor:
+def _real_gradient(g: Tensor, dims: tuple[int, ...], normalization: int, onesided: bool, input_shape: Any) -> Tensor:
     if onesided:
         missing = input_shape[dims[-1]] - g.shape[dims[-1]]
         g = _padded(g, dims[-1], missing)
-    return complex_transform(g, dims, scale, False).real
+    return complex_transform(g, dims, normalization, False).real
 
 
 @internal(
-    grads={"input": _real_gradient}, quirks=Quirks(label="FftR2CBackward0"), batching=Batched("along", dims=("dims",))
-)
-def real_transform(input: Tensor, dims: tuple[int, ...], scale: float, onesided: bool) -> NewTensor:
+    grads={"input": _real_gradient}, aten="_fft_r2c(input, list(dims), normalization, onesided)",
+    quirks=Quirks(label="FftR2CBackward0"), batching=_ALONG,
+)  # fmt: skip
+def real_transform(input: Tensor, dims: tuple[int, ...], normalization: int, onesided: bool) -> NewTensor:
     """The coefficients of real numbers, all or half of them."""
     shape = list(input.shape)
     if onesided:
@@ -120,9 +129,9 @@ def real_transform(input: Tensor, dims: tuple[int, ...], scale: float, onesided:
 
 
 @real_transform.on("cpu")
-def _(out: Tensor, input: Tensor, dims: tuple[int, ...], scale: float, onesided: bool) -> None:
+def _(out: Tensor, input: Tensor, dims: tuple[int, ...], normalization: int, onesided: bool) -> None:
     sizes, last = [input.shape[d] for d in dims], dims[-1]
-    n = sizes[-1]
+    n, scale = sizes[-1], scale_of(normalization, sizes)
     if not is_supported(sizes):
         raw = np.fft.rfftn(input._array(), axes=dims)
         _deliver(out, raw if onesided else _mirrored(raw, n, dims), scale)
@@ -146,9 +155,9 @@ def _completed(half: Tensor, dim: int, n: int) -> Tensor:
     return cat([ends, ends.narrow(dim, 1, n - n // 2 - 1).flip(dim).conj()], dim)
 
 
-def _to_real_gradient(g: Tensor, dims: tuple[int, ...], scale: float, size: int) -> Tensor:
+def _to_real_gradient(g: Tensor, dims: tuple[int, ...], normalization: int, size: int) -> Tensor:
     """Return the gradient of a transform to real numbers: every coefficient but the first (and a middle one) counts twice."""
-    half = real_transform(g, dims, scale, True)
+    half = real_transform(g, dims, normalization, True)
     last = dims[-1]
     count = half.shape[last]
     weights = half.new_ones(count, dtype=g.dtype)
@@ -157,19 +166,19 @@ def _to_real_gradient(g: Tensor, dims: tuple[int, ...], scale: float, size: int)
 
 
 @internal(
-    grads={"input": _to_real_gradient},
-    quirks=Quirks(label="FftC2RBackward0"),
-    batching=Batched("along", dims=("dims",)),
-)
-def inverse_real_transform(input: Tensor, dims: tuple[int, ...], scale: float, size: int) -> NewTensor:
+    grads={"input": _to_real_gradient}, aten="_fft_c2r(input, list(dims), normalization, size)",
+    quirks=Quirks(label="FftC2RBackward0"), batching=_ALONG,
+)  # fmt: skip
+def inverse_real_transform(input: Tensor, dims: tuple[int, ...], normalization: int, size: int) -> NewTensor:
     """The `size` real numbers along the last of dims from half of their coefficients."""
     shape = tuple([size if i == dims[-1] else n for i, n in enumerate(input.shape)])
     return shape, input.dtype.to_real(), input.device, _strides(shape, _memory_order(input, dims, False))
 
 
 @inverse_real_transform.on("cpu")
-def _(out: Tensor, input: Tensor, dims: tuple[int, ...], scale: float, size: int) -> None:
+def _(out: Tensor, input: Tensor, dims: tuple[int, ...], normalization: int, size: int) -> None:
     sizes, last, spectrum = [*(input.shape[d] for d in dims[:-1]), size], dims[-1], input
+    scale = scale_of(normalization, sizes)
     if not is_supported(sizes):
         _deliver(out, np.fft.irfftn(input._array(), sizes, dims, norm="forward"), scale)
         return
@@ -210,14 +219,14 @@ def _real_only(name: str, x: Any, words: str) -> Tensor:
     return _floating(name, x)
 
 
-def _factor(norm: Any, count: int, forward: bool) -> float:
-    """Return the factor of the raw sums."""
+def _mode(norm: Any, forward: bool) -> int:
+    """Return the number of a normalization among those of `scale_of`."""
     if norm is None or norm == "backward":
-        return 1.0 if forward else 1.0 / count
+        return 0 if forward else 2
     if norm == "forward":
-        return 1.0 / count if forward else 1.0
+        return 2 if forward else 0
     if norm == "ortho":
-        return 1.0 / math.sqrt(count)
+        return 1
     raise RuntimeError(f'Invalid normalization mode: "{norm}"')
 
 
@@ -279,11 +288,10 @@ def _need_dims(name: str, dims: tuple[int, ...]) -> None:
 def _plain(name: str, input: Any, n: int | None, dim: int, norm: Any, forward: bool) -> Tensor:
     x = _floating(name, input)
     dims, size = _one(x, n, dim)
-    scale = _factor(norm, size, forward)
-    x = _resized(x, dims, [size])
+    x, mode = _resized(x, dims, [size]), _mode(norm, forward)
     if x.dtype.is_complex:
-        return complex_transform(x, dims, scale, forward)
-    result = real_transform(x, dims, scale, False)
+        return complex_transform(x, dims, mode, forward)
+    result = real_transform(x, dims, mode, False)
     return result if forward else result.conj()
 
 
@@ -304,7 +312,7 @@ def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = 
     """The Fourier transform of real numbers: the half of the coefficients that determines the rest."""
     x = _real_only("rfft", input, "real")
     dims, size = _one(x, n, dim)
-    return real_transform(_resized(x, dims, [size]), dims, _factor(norm, size, True), True)
+    return real_transform(_resized(x, dims, [size]), dims, _mode(norm, True), True)
 
 
 def _to_real(name: str, input: Any, n: int | None, dim: int, norm: Any, forward: bool) -> Tensor:
@@ -312,7 +320,7 @@ def _to_real(name: str, input: Any, n: int | None, dim: int, norm: Any, forward:
     d = wrap_dim(dim, len(x.shape), False)
     size = _check_points(2 * (x.shape[d] - 1) if n is None else int(n))
     x = _resized(x, (d,), [size // 2 + 1])
-    return inverse_real_transform(x.conj() if forward else x, (d,), _factor(norm, size, forward), size)
+    return inverse_real_transform(x.conj() if forward else x, (d,), _mode(norm, forward), size)
 
 
 @composite(namespaces=("fft",), method=False, out=True, autocast="float32")
@@ -332,7 +340,7 @@ def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None =
     """The inverse of hfft."""
     x = _real_only("ihfft", input, "real")
     dims, size = _one(x, n, dim)
-    return real_transform(_resized(x, dims, [size]), dims, _factor(norm, size, False), True).conj()
+    return real_transform(_resized(x, dims, [size]), dims, _mode(norm, False), True).conj()
 
 
 # -- several dimensions -----------------------------------------------------------------------------------------------
@@ -343,9 +351,8 @@ _LAST_TWO = (-2, -1)
 def _plain_many(name: str, input: Any, s: Any, dim: Any, norm: Any, forward: bool) -> Tensor:
     x = _complex(name, input)
     dims, sizes = _many(name, x, s, dim)
-    scale = _factor(norm, math.prod(sizes), forward)
-    x = _resized(x, dims, sizes)
-    return complex_transform(x, dims, scale, forward) if dims else x.clone()
+    mode, x = _mode(norm, forward), _resized(x, dims, sizes)
+    return complex_transform(x, dims, mode, forward) if dims else x.clone()
 
 
 @composite(namespaces=("fft",), method=False, out=True, autocast="float32")
@@ -366,7 +373,7 @@ def rfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None
     x = _real_only("rfftn", input, "real-valued")
     dims, sizes = _many("rfftn", x, s, dim)
     _need_dims("rfftn", dims)
-    return real_transform(_resized(x, dims, sizes), dims, _factor(norm, math.prod(sizes), True), True)
+    return real_transform(_resized(x, dims, sizes), dims, _mode(norm, True), True)
 
 
 def _to_real_sizes(name: str, x: Tensor, s: Any, dim: Any) -> tuple[tuple[int, ...], list[int], int]:
@@ -383,8 +390,7 @@ def irfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = Non
     """The inverse of rfftn."""
     x = _complex("irfftn", input)
     dims, sizes, last = _to_real_sizes("irfftn", x, s, dim)
-    scale = _factor(norm, math.prod(sizes[:-1]) * last, False)
-    return inverse_real_transform(_resized(x, dims, sizes), dims, scale, last)
+    return inverse_real_transform(_resized(x, dims, sizes), dims, _mode(norm, False), last)
 
 
 @composite(namespaces=("fft",), method=False, out=True)
@@ -392,11 +398,10 @@ def hfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None
     """The Fourier transform of a signal with mirror symmetry over several dimensions: real numbers."""
     x = _complex("hfftn", input)
     dims, sizes, last = _to_real_sizes("hfftn", x, s, dim)
-    scale = _factor(norm, math.prod(sizes[:-1]) * last, True)
-    x = _resized(x, dims, sizes)
+    mode, x = _mode(norm, True), _resized(x, dims, sizes)
     if len(dims) > 1:
-        x = complex_transform(x, dims[:-1], 1.0, True)
-    return inverse_real_transform(x.conj(), dims[-1:], scale, last)
+        x = complex_transform(x, dims[:-1], mode, True)
+    return inverse_real_transform(x.conj(), dims[-1:], mode, last)
 
 
 @composite(namespaces=("fft",), method=False, out=True)
@@ -405,9 +410,9 @@ def ihfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = Non
     x = _real_only("ihfftn", input, "real-valued")
     dims, sizes = _many("ihfftn", x, s, dim)
     _need_dims("ihfftn", dims)
-    scale = _factor(norm, math.prod(sizes), False)
-    half = real_transform(_resized(x, dims, sizes), dims[-1:], scale, True).conj()
-    return complex_transform(half, dims[:-1], 1.0, False) if len(dims) > 1 else half
+    mode = _mode(norm, False)
+    half = real_transform(_resized(x, dims, sizes), dims[-1:], mode, True).conj()
+    return complex_transform(half, dims[:-1], mode, False) if len(dims) > 1 else half
 
 
 def _of_two(name: str, full: Any, words: str) -> None:

@@ -211,6 +211,3 @@ def _attributes(function: Callable | None) -> dict[str, Any] | None:
     if function is None or isinstance(function, types.FunctionType):
         return None
     return function.__dict__.copy()
-
-
-__all__ = ["LRScheduler"]

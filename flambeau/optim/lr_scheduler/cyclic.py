@@ -267,6 +267,3 @@ def _phases(total_steps: int, up: float, three_phase: bool) -> list[dict[str, An
         return [rise, phase(total_steps - 1, ("max", "min"), ("base", "max"))]
     fall = phase(float(2 * up * total_steps) - 2, ("max", "initial"), ("base", "max"))
     return [rise, fall, phase(total_steps - 1, ("initial", "min"), ("max", "max"))]
-
-
-__all__ = ["CosineAnnealingWarmRestarts", "CyclicLR", "OneCycleLR"]

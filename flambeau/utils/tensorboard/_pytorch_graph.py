@@ -18,8 +18,6 @@ from ...core import naming
 from ...nn import Module
 from ...nn.unchanged import unchanged
 
-__all__ = ["graph"]
-
 
 def _paths(model: Module) -> dict[int, str]:
     """Return the name of each module in the graph, by id: `Net`, `Sequential[conv1]`."""

@@ -8,8 +8,6 @@ from .... import ones_like, zeros_like
 from ....nn.modules.module import Module
 from .base_sparsifier import BaseSparsifier
 
-__all__ = ["NearlyDiagonalSparsifier"]
-
 
 class NearlyDiagonalSparsifier(BaseSparsifier):
     """Sparsifier that zeroes all but the `nearliness` (an odd number) diagonals nearest to the main one."""

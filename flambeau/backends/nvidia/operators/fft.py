@@ -9,7 +9,7 @@ from typing import Any
 
 from ....core.tensor import Tensor, empty_strided
 from ....ops.machinery.inplace import raw_copy
-from ....ops.signal.fourier import _strides, complex_transform, inverse_real_transform, real_transform
+from ....ops.signal.fourier import _strides, complex_transform, inverse_real_transform, real_transform, scale_of
 from .. import cufft
 
 _AT_ONCE = 3
@@ -54,20 +54,20 @@ def _in_place(x: Tensor, dims: tuple[int, ...], forward: bool) -> None:
             raw_copy(x, target)
 
 
-def _scale(out: Any, factor: float) -> None:
-    if factor != 1:
-        out.mul_(factor)
+def _scale(out: Any, normalization: int, sizes: list[int]) -> None:
+    if normalization:
+        out.mul_(scale_of(normalization, sizes))
 
 
 @complex_transform.on("cuda")
-def _(out: Tensor, input: Tensor, dims: tuple[int, ...], scale: float, forward: bool) -> None:
+def _(out: Tensor, input: Tensor, dims: tuple[int, ...], normalization: int, forward: bool) -> None:
     raw_copy(out, input)
     _in_place(out, dims, forward)
-    _scale(out, scale)
+    _scale(out, normalization, [out.shape[d] for d in dims])
 
 
 @real_transform.on("cuda")
-def _(out: Tensor, input: Tensor, dims: tuple[int, ...], scale: float, onesided: bool) -> None:
+def _(out: Tensor, input: Tensor, dims: tuple[int, ...], normalization: int, onesided: bool) -> None:
     if not onesided:
         raw_copy(out, input)
         _in_place(out, dims, True)
@@ -86,11 +86,11 @@ def _(out: Tensor, input: Tensor, dims: tuple[int, ...], scale: float, onesided:
         if half is not out:
             raw_copy(out, half)
         _in_place(out, dims[:-1], True)
-    _scale(out, scale)
+    _scale(out, normalization, [input.shape[d] for d in dims])
 
 
 @inverse_real_transform.on("cuda")
-def _(out: Tensor, input: Tensor, dims: tuple[int, ...], scale: float, size: int) -> None:
+def _(out: Tensor, input: Tensor, dims: tuple[int, ...], normalization: int, size: int) -> None:
     last = dims[-1]
     half = size // 2 + 1
     spectrum: Any = input if input.shape[last] <= half else input._bare_alias().narrow(last, 0, half)
@@ -104,4 +104,4 @@ def _(out: Tensor, input: Tensor, dims: tuple[int, ...], scale: float, size: int
     real = empty_strided(out.shape, _strides(out.shape, order), out.dtype, out.device)
     cufft.transform(real, lines, (size,), _count(out, (last,)))
     raw_copy(out, real)
-    _scale(out, scale)
+    _scale(out, normalization, [out.shape[d] for d in dims])

@@ -304,7 +304,7 @@ def _(out: list[Tensor], A: Tensor, *, hermitian: bool, check_errors: bool) -> N
     for a, p, i in zip(addresses(packed, 2), addresses(pivots, 1), addresses(info, 0)):
         cusolver.ldl(a, A.shape[-1], p, i, A.dtype, A.device)
     if check_errors:
-        support.raise_failures("torch.linalg.ldl_factor_ex", info, "ldl")
+        support.raise_failures("torch.linalg.ldl_factor_ex", info)
 
 
 @ldl_solve.on("cuda")

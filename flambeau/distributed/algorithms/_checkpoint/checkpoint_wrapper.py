@@ -19,11 +19,6 @@ from ....nn import Module
 from ....utils.checkpoint import checkpoint
 from ...fsdp.wrap import _construct_wrap_fn, _Policy, _post_order_apply, _recursive_wrap, lambda_auto_wrap_policy
 
-__all__ = [
-    "ActivationWrapper", "CheckpointImpl", "CheckpointWrapper", "OffloadWrapper", "apply_activation_checkpointing",
-    "checkpoint_wrapper", "offload_wrapper",
-]  # fmt: skip
-
 _CHECKPOINT_WRAPPED_MODULE = "_checkpoint_wrapped_module"
 _CHECKPOINT_PREFIX = _CHECKPOINT_WRAPPED_MODULE + "."
 

@@ -8,8 +8,6 @@ from ....futures import Future, settled
 from ...buckets import GradBucket
 from .default_hooks import _average, _group
 
-__all__ = ["PostLocalSGDState", "post_localSGD_hook"]
-
 
 class PostLocalSGDState:
     """State of the hook: its process groups, and the iteration at which it changes to local averages."""

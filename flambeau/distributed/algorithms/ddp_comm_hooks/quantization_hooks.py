@@ -12,7 +12,6 @@ from ... import collectives, records
 from ...buckets import GradBucket
 from .default_hooks import _group
 
-__all__ = ["quantization_perchannel_hook", "quantization_pertensor_hook"]
 _torch = namespace("torch")
 
 

@@ -6,8 +6,6 @@ import inspect
 import logging
 import os
 
-__all__ = ["get_logger"]
-
 
 def get_logger(name: str | None = None) -> logging.Logger:
     """Return the logger `name`, by default that of the calling module; its level is LOGLEVEL, or WARNING."""

@@ -11,8 +11,6 @@ from ...node import Node
 from ..operator_support import OperatorSupportBase
 from ..utils.fuser_utils import fuse_by_partitions
 
-__all__ = ["CapabilityBasedPartitioner", "Partition"]
-
 
 class Partition:
     """A group of nodes."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ._ring import _disable_context_parallel_dispatcher, _enable_context_parallel_dispatcher
 
-__all__ = ["register_cp_sharding_rules", "unregister_cp_sharding_rules"]
-
 
 def register_cp_sharding_rules() -> None:
     """Switch on ring attention for tensors sharded along the sequence."""

@@ -11,8 +11,6 @@ from ....graph_module import GraphModule
 from ....node import Node
 from ...infra.pass_base import PassBase, PassResult
 
-__all__ = ["CSEPass", "get_CSE_banned_ops"]
-
 # Two calls of these are not the same as one: they draw random numbers, or change a tensor.
 _RANDOM = (
     "dropout bernoulli multinomial native_dropout normal poisson binomial rrelu rand_like rand randint randn randperm"

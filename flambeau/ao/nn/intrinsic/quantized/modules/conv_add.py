@@ -9,8 +9,6 @@ from ......ops.quantizing.operators import quantized as Q
 from .... import intrinsic as nni
 from ....quantized.modules import conv as nnq
 
-__all__ = ["ConvAdd2d", "ConvAddReLU2d"]
-
 
 class ConvAdd2d(nnq.Conv2d):
     """Convolution of quantized feature maps plus another tensor."""
