@@ -28,6 +28,35 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
     ("ops/shape/dimensions.py", "d = dim if 0 <= dim < n else wrap_dim(dim, n)", "0", "1"): (
         "a shortcut: wrap_dim gives the same for every dimension that there is"
     ),
+    ("ops/nn/ctc.py", "(steps, samples, _), width = log_probs.shape, max(target_lengths, default=0)", "0", "1"): (
+        "without a sample there is none of the memory whose width it is, and nobody sees that tensor"
+    ),
+    ("ops/nn/resize_bytes.py", "self.blocks = -(-band.taps // self.taps)", "//", "*"): (
+        "how many inputs are summed in one go; blocks that reach too far are taken one input at a time, with the same sums"
+    ),
+    ("kernels/numpy_ops.py", "reflected = x < 0", "0", "1"): "the reflection holds for numbers between 0 and 1, too",
+    (
+        "kernels/library/ranges.py",
+        "BLOCK = 1024",
+        "1024",
+        "1025",
+    ): "how much one task does; the tasks together do the same",
+    ("autograd/grad_mode.py", "inference_threads[:0] = (1,)", "1", "2"): "only the length of the list is read",
+    ("core/shared_memory.py", '_FLAGS = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)', "0", "1"): (
+        "Linux has the flag; 1 is MAP_SHARED, which is set already"
+    ),
+    (
+        "kernels/special_bessel.py",
+        "-1.7964302342606689e-16, 5.755537813115849e-17, -1.9085810023462685e-17, 6.5316323887296735e-18,",
+        "5.755537813115849e-17",
+        "8.633306719673774e-17",
+    ): ("less than a unit in the last place of the sum that it is added to"),
+    (
+        "distributed/mailbox.py",
+        "while not finished.wait(min(_LIVE_CHECK, max(0.001, deadline - time.monotonic()))):",
+        "0.001",
+        "0.0015",
+    ): ("half a millisecond more of the last wait"),
 }
 
 

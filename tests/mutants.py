@@ -93,6 +93,7 @@ class Change:
     owner: str
     span: tuple[int, int] = (0, 0)  # first and last line of the innermost function or of the module's statement
     is_default: bool = False  # of a parameter: tests that read signatures notice it
+    outside: bool = False  # of any function: it runs while the module is imported, in whatever test does that first
 
     @property
     def text(self) -> str:
@@ -118,6 +119,7 @@ class Finder(ast.NodeVisitor):
     def __init__(self, file: str, text: str) -> None:
         self.file, self.text, self.owners, self.found = file, text, [], []
         self.in_defaults = False
+        self.depth = 0  # functions around a place; lambdas do not count: they stand in tables
         self.spans = [(0, 0)]
         lengths = [len(line.encode()) for line in text.splitlines(keepends=True)]
         self.lines = [sum(lengths[:i]) for i in range(len(lengths) + 1)]
@@ -129,7 +131,17 @@ class Finder(ast.NodeVisitor):
     def add(self, node: ast.AST, start: int, before: str, after: str) -> None:
         line = getattr(node, "lineno", 0)
         self.found.append(
-            Change(self.file, start, before, after, line, ".".join(self.owners), self.spans[-1], self.in_defaults)
+            Change(
+                self.file,
+                start,
+                before,
+                after,
+                line,
+                ".".join(self.owners),
+                self.spans[-1],
+                self.in_defaults,
+                not self.depth,
+            )  # fmt: skip
         )
 
     def between(self, left: ast.expr, right: ast.expr, operator: ast.AST) -> None:
@@ -149,8 +161,12 @@ class Finder(ast.NodeVisitor):
         for child in (*node.args.defaults, *filter(None, node.args.kw_defaults)):
             self.visit(child)
         self.in_defaults = False
-        for child in (*node.decorator_list, *node.body):
+        for child in node.decorator_list:
             self.visit(child)
+        self.depth += 1
+        for child in node.body:
+            self.visit(child)
+        self.depth -= 1
         self.spans.pop()
         self.owners.pop()
 
@@ -462,7 +478,7 @@ def naming(name: str, near: str) -> list[tuple[str, int]]:
 def related(change: Change, known: LineMap) -> list[str]:
     """Lines of the map that are near a line which is not in it: of its function, else those that name it, else those that name these."""
     lines = [f"{change.file}:{line}" for line in range(change.span[0], change.span[1] + 1)]
-    if any(line in known.lines for line in lines):
+    if any(line in known.lines for line in lines) and not change.outside:
         return lines
     asked = {(change.owner.rpartition(".")[2] or Path(change.file).stem, change.file)}
     for _ in range(3):
@@ -485,9 +501,9 @@ def related(change: Change, known: LineMap) -> list[str]:
 def mapped(change: Change, known: LineMap) -> Iterator[list[str]]:
     """Tests to run by a map: a few of the line's, many, and those that share its words if they may run it where no map sees it."""
     lines = [f"{change.file}:{change.line}"]
-    is_known = lines[0] in known.lines
+    is_known = lines[0] in known.lines and not change.outside
     if not is_known:
-        lines = related(change, known)
+        lines = related(change, known) or lines
     first = known.chosen(lines)
     if first:
         yield first
@@ -503,7 +519,7 @@ def mapped(change: Change, known: LineMap) -> Iterator[list[str]]:
         yield from selections(change)
     elif not is_known or room in ("distributed", "serve", "horovod", "cpp", "multiprocessing"):
         yield next(selections(change))
-    if not lines or len(known.lines.get(lines[0], ())) < FEW:
+    if not is_known or len(known.lines[lines[0]]) < FEW:
         yield ["-m", "smoke", "tests"]
 
 

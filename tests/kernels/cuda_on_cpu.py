@@ -199,14 +199,24 @@ def build(source: str, folder: Path) -> ctypes.CDLL:
         names = ", ".join(re.findall(r"(\w+)(?:,|$)", parameters))
         head = f'extern "C" void run_{name}(unsigned x_, unsigned y_, unsigned across_, unsigned down_, int reverse_, {parameters})'
         runners.append(f"{head} {{ run_grid(x_, y_, across_, down_, reverse_, [&] {{ {name}({names}); }}); }}")
-    stem = folder / f"k{hashlib.sha256((_SHIM + source).encode()).hexdigest()[:16]}"
-    if not stem.with_suffix(".so").exists():
-        head = _head(folder)
-        stem.with_suffix(".cpp").write_text("\n".join([f'#include "{head.name}"', text, *runners]))
-        subprocess.run([*_COMMAND, "-shared", "-o", f"{stem}.so", f"{stem}.cpp", *_LIBRARIES], check=True)
-    return ctypes.CDLL(f"{stem}.so")
+    from flambeau.kernels import cache  # not before a test has put its driver in place
+
+    # Kept beside the kernels of the CPU: tests of one run share kernels, and the next run has all that did not change.
+    name = cache.digest(_SHIM, source, *_COMMAND)
+    path = folder / f"k{name[:16]}.so"
+    if not path.exists():
+        made = cache.read(name, _KEPT)
+        if made is None:
+            plain = path.with_suffix(".cpp")
+            plain.write_text("\n".join([f'#include "{_head(folder).name}"', text, *runners]))
+            subprocess.run([*_COMMAND, "-shared", "-o", str(path), str(plain), *_LIBRARIES], check=True)
+            cache.write(name, path.read_bytes(), _KEPT)
+        else:
+            path.write_bytes(made)
+    return ctypes.CDLL(str(path))
 
 
+_KEPT = ".emulated"
 # Later standards' headers have more templates, and the C++ library takes as long to link as a kernel to compile.
 _COMMAND = [
     str(COMPILER),
