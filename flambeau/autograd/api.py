@@ -312,6 +312,3 @@ def bind() -> None:
     """Add the autograd methods to the tensor class."""
     for name, method in METHODS.items():
         setattr(Tensor, name, method)
-
-
-__all__ = ["backward", "bind", "grad"]

@@ -2,7 +2,6 @@
 
 A watcher belongs to the thread in which it was registered, unless it asks for all threads. Code that allocates or reads memory tests
 `active`, which is empty while there are no watchers, and calls a `tell` function only if it is not.
-
 Finalizers that a garbage collection runs in the middle of a call do not belong to the call: a thread's own watchers do not see them."""
 
 from __future__ import annotations

@@ -16,8 +16,6 @@ from .graph import Graph
 from .graph_module import GraphModule
 from .node import Node
 
-__all__ = ["Drawing", "draw_graph"]
-
 _COLORS = {
     "placeholder": ("#dceefb", "#2b6cb0"),
     "get_attr": ("#fdf3d7", "#b7791f"),

@@ -141,6 +141,3 @@ def from_environment() -> ExecutionTraceObserver | None:
     path = os.path.join(folder, f"pytorch_execution_trace_{os.getpid()}.json")
     refuse_planted(path, "an execution trace")  # its name can be guessed
     return ExecutionTraceObserver().register_callback(path)
-
-
-__all__ = ["ExecutionTraceObserver", "from_environment"]

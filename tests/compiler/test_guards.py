@@ -736,3 +736,12 @@ def test_functions_that_ran_are_found_without_looking_through_the_heap(monkeypat
     factor[0] = 5.0
     twins.call(vector(), 3)
     assert looked and not any(looked)
+
+
+def test_a_tensor_that_requires_grad_once_more() -> None:
+    """It has had an autograd state since the first time: its header no longer shows the change."""
+    w, x = flambeau.ones(2), flambeau.ones(2)
+    compiled = flambeau.compile(lambda x: x * w)
+    for turn in range(5):
+        assert [compiled(x).requires_grad for _ in range(SETTLED)] == [turn % 2 == 1] * SETTLED
+        w.requires_grad_(turn % 2 == 0)

@@ -27,6 +27,8 @@ class Findings:
 
     items: list[Item]
     pending: list[tuple[str, Any]]
+    weak: list[tuple[str, Any]]
+    seen: dict[Any, Any]
     computed: bool  # whether code looks attributes up by computed names
     texts: set[str]  # in code
 
@@ -83,6 +85,14 @@ class Findings:
             self.items.append(SlotsItem(what, held, ["default_factory"]))
             self._add(what, held.default_factory)
 
+    def _import(self, name: str, space: dict) -> None:
+        """Guard an import inside a function: its module is in `sys.modules` already, or the import did not run."""
+        package = space.get("__package__") or ""
+        found = [n for n in (name, f"{package}.{name}".rstrip(".")) if n in sys.modules]
+        self.items.append(DictItem("sys.modules", sys.modules, (name, *found)))
+        for one in found:
+            self._add(one, sys.modules[one])
+
     def _list(self, what: str, held: list) -> None:
         self.items.append(ListItem(what, held))
         for i, value in enumerate(contents(held)):
@@ -102,7 +112,15 @@ class Findings:
         targets raise Unreachable: a recording would keep them alive."""
         if not isinstance(held(), (type, Tensor, Module, Optimizer, collections.OrderedDict, type(None))):
             raise Unreachable(f"{what} is a weak reference to a {type(held()).__name__}, which may be freed")
-        self._add(what, held())
+        if not isinstance(held(), Tensor):
+            self._add(what, held())
+        self.weak.append((what, held))
+
+    def _check_weak(self) -> None:
+        """Raise Unreachable if only weak references lead to a tensor."""
+        found = [what for what, held in self.weak if isinstance(held(), Tensor) and id(held()) not in self.seen]
+        if found:
+            raise Unreachable(f"{found[0]} is a weak reference to a tensor, which may be freed")
 
     def _proxy(self, what: str, held: types.MappingProxyType) -> None:
         self._add(what, gc.get_referents(held)[0])

@@ -293,13 +293,13 @@ class ValueItem(Item):
 
 
 class TensorItem(Item):
-    """Guard of a tensor's header and the address of its memory."""
+    """Guard of a tensor's header and the address of its memory. Changes of an autograd state that it got later do not show in the words."""
 
-    __slots__ = ("held", "seen", "storage")
+    __slots__ = ("held", "seen", "storage", "autograd")
 
     def __init__(self, what: str, held: Tensor):
         self.what, self.held = what, held
-        self.storage = held._storage
+        self.storage, self.autograd = held._storage, held._autograd
         self.seen = self._header()
 
     def _header(self) -> tuple:
@@ -307,7 +307,7 @@ class TensorItem(Item):
         return (t._storage.ptr, t.shape, t._strides, t._offset, t.dtype, t.requires_grad, t.is_leaf, t._base)
 
     def rows(self) -> Rows | None:
-        if not SLOTS_ARE_KNOWN:
+        if not SLOTS_ARE_KNOWN or self.held._autograd is not self.autograd:
             return None
         t = id(self.held)
         rows = [word(t + offset) for offset in TENSOR_SLOTS]

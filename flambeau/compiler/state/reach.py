@@ -102,11 +102,13 @@ class Reach(Findings):
         self.known: set[Any] = set()  # what the observer calls them, and functions that are gone
         self.made_inside: set[int] = set()  # ids of code of functions that code which was followed makes
         self.before: set[int] = set()  # ids of functions with such code that were there
-        self.pending = []
+        self.pending, self.weak = [], []
 
     def explore(self, roots: list[tuple[str, Any]]) -> Reach:
         """Follow everything from the roots, repeatedly until no new names turn up in code."""
         self.roots = {id(code_names.behind_method(value)) for _, value in roots}
+        for ran in self.ran.values():
+            self._names_in(ran.code)
         while True:
             before = self._extent()
             self._clear()
@@ -121,6 +123,7 @@ class Reach(Findings):
                 self._find_the_rest()
             if before == self._extent():
                 self._settings()
+                self._check_weak()
                 return self
 
     def _extent(self) -> tuple:
@@ -254,17 +257,12 @@ class Reach(Findings):
     def _code(self, what: str, code: types.CodeType, space: dict) -> None:
         self.codes.add(code)
         self.followed.add(id(code))
-        names = {*code.co_names, *(n for c in code.co_consts if type(c) is tuple for n in c if type(n) is str)}
-        self.names |= names
         self.texts.update(c for c in code.co_consts if type(c) is str)
+        names = self._names_in(code)
         if "modules" in names and is_users(code, space):
             raise Unreachable(f"{what} reads sys.modules")
         if names & (code_names.OF_ONE_CALL | code_names.HOOKS) and is_users(code, space):
             raise Unreachable(f"{what} asks for {min(names & (code_names.OF_ONE_CALL | code_names.HOOKS))}")
-        if names & code_names.OF_FUNCTIONS:
-            self.everything = True
-        if names & code_names.BY_COMPUTED_NAME or ("format" in names and code_names.formats_attributes(code)):
-            self.computed = True
         loaded, imported = code_names.globals_of(code)
         if loaded:
             where = space.get("__name__", "globals")
@@ -278,13 +276,14 @@ class Reach(Findings):
             if isinstance(constant, types.CodeType):
                 self._code(what, constant, space)
 
-    def _import(self, name: str, space: dict) -> None:
-        """Guard an import inside a function: its module is in `sys.modules` already, or the import did not run."""
-        package = space.get("__package__") or ""
-        found = [n for n in (name, f"{package}.{name}".rstrip(".")) if n in sys.modules]
-        self.items.append(DictItem("sys.modules", sys.modules, (name, *found)))
-        for one in found:
-            self._add(one, sys.modules[one])
+    def _names_in(self, code: types.CodeType) -> set[str]:
+        """Note the names in code, and return them."""
+        names = {*code.co_names, *(n for c in code.co_consts if type(c) is tuple for n in c if type(n) is str)}
+        self.names |= names
+        self.everything |= bool(names & code_names.OF_FUNCTIONS)
+        if names & code_names.BY_COMPUTED_NAME or ("format" in names and code_names.formats_attributes(code)):
+            self.computed = True
+        return names
 
     def _cached(self, what: str, f: Any) -> None:
         """Follow a function whose results are cached. If they were cached before it was observed, its code is not known, and all code counts."""
