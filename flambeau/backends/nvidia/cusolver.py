@@ -154,6 +154,7 @@ def eigen(a: int, n: int, values: int, vectors: int, info: int, d: Any, where: A
 def ldl(a: int, n: int, pivots: int, info: int, d: Any, where: Any) -> None:
     """Compute L and D of a symmetric matrix in place of its lower triangle, and the pivots (int32)."""
     letter, count = d.blas, c_int()
+    watching.tell_looked()  # it reads from the device, which a graph that is captured cannot
     _call(f"cusolverDn{letter}sytrf_bufferSize", where, c_int(n), c_void_p(a), c_int(n), byref(count))
     space = nvidia.workspace(max(count.value * d.itemsize, 8), where)
     _call(
