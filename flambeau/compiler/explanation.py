@@ -124,7 +124,7 @@ def _memory(program: Any) -> list[str]:
 
 def _derivative(derivative: Any) -> list[str]:
     if derivative.program is None:
-        return [derivative.problem or "not recorded yet: that needs a backward pass"]
+        return [derivative.problem or "not recorded yet: that needs a backward pass; until then calls run as they are"]
     return [*_program(derivative.program), *_trail(derivative.trail)]
 
 

@@ -164,3 +164,12 @@ def test_backward_inside_or_outside_of_the_autocast_of_the_call() -> None:
             found.append([p.grad for p in net.parameters()])
         same(*found)
     assert f._compiled.recordings()[0].calls
+
+
+def test_calls_that_wait_for_a_backward_pass_say_so() -> None:
+    """Nobody knows whether autocast will be on in the backward pass: it is not tried out before there is one."""
+    compiled = flambeau.compile(nn.Linear(4, 4))
+    with flambeau.autocast("cpu", flambeau.bfloat16):
+        for _ in range(20):
+            compiled(flambeau.ones(2, 4))
+    assert "that needs a backward pass; until then calls run as they are" in compiled.explain()
