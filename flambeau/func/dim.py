@@ -21,8 +21,6 @@ from ..ops.creation.ranges import arange
 from ..ops.shape.joining import stack as plain_stack
 from .mapping import vmap
 
-__all__ = ["Dim", "DimensionBindError", "Tensor", "dims", "stack"]
-
 
 class DimensionBindError(Exception):
     """Raised if a dimension has another size than the one it is bound to, or does not belong to a tensor."""

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 
 from ..core import svg
 
-__all__ = ["Box", "picture"]
-
 _TITLE, _DETAIL, _LETTER = 12, 10, 0.63  # sizes of letters, and their width in relation to it
 _LINE, _PADDING = 15, 8  # the height of a line of text, the room around the text
 _GAP, _LAYER_GAP, _MARGIN = 24, 38, 12

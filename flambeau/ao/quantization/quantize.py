@@ -389,3 +389,10 @@ def swap_module(
             made.register_forward_hook(hook)
     device = _unique_device(mod, "swap_module")
     return made if device is None else made.to(device)
+
+
+def _get_observer_dict(mod: Any, target_dict: dict, prefix: str = "") -> None:
+    """Collect the observers of a model by name into `target_dict`."""
+    for name, module in mod.named_modules(prefix=prefix):
+        if hasattr(module, "activation_post_process"):
+            target_dict[f"{name}.activation_post_process".removeprefix(".")] = module.activation_post_process

@@ -74,7 +74,8 @@ class _ConvBnNd(NormFolding, _ConvNd, nni._FusedModule):
         zero_bias = torch.zeros(self.out_channels, device=self.weight.device, dtype=input.dtype)
         if self._enable_slow_path_for_better_numerical_stability:
             return self._forward_slow(input, zero_bias)
-        return self._normed(lambda weight, bias: self._conv_forward(input, weight, bias), zero_bias)
+        weight, scale, _ = self._scaled_weight()
+        return self._normed(self._conv_forward(input, weight, zero_bias), scale)
 
     def _forward_slow(self, input: Tensor, zero_bias: Tensor) -> Tensor:
         """Compute without dividing by the weight's scale, which may be zero; convolves twice in training."""
@@ -84,7 +85,7 @@ class _ConvBnNd(NormFolding, _ConvNd, nni._FusedModule):
             with torch.no_grad():
                 self.bn(plain if self.bias is None else plain + along(self.bias))
             weight, _, running_deviation = self._scaled_weight()
-            dims = [0, *range(2, len(self.weight.shape))]
+            dims = [0] + list(range(2, self.weight.dim()))
             mean = plain.mean(dims)
             deviation = torch.sqrt(torch.square(plain - along(mean)).mean(dims) + self.bn.eps)
             result = self._conv_forward(input, weight, zero_bias) * along(running_deviation / deviation)

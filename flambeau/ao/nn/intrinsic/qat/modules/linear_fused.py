@@ -33,8 +33,8 @@ class LinearBn1d(NormFolding, nn.Linear, nni._FusedModule):
         self._begin(freeze_bn)
 
     def forward(self, input: Tensor) -> Tensor:
-        zero_bias = torch.zeros(self.out_features, device=self.weight.device)
-        return self._normed(lambda weight, bias: nn.functional.linear(input, weight, bias), zero_bias)
+        weight, scale, _ = self._scaled_weight()
+        return self._normed(nn.functional.linear(input, weight), scale)
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:

@@ -58,15 +58,14 @@ class NormFolding(nn.Module):
             raise AssertionError("self.bn.running_var must not be None")
         deviation = torch.sqrt(self.bn.running_var + self.bn.eps)
         scale = self.bn.weight / deviation
-        weight = self.weight_fake_quant(self.weight * scale.reshape(-1, *(1 for _ in self.weight.shape[1:])))
+        weight = self.weight_fake_quant(self.weight * scale.reshape([-1] + [1] * (self.weight.dim() - 1)))
         return weight, self._along_channels(scale), deviation
 
     def _along_channels(self, x: Tensor) -> Tensor:
-        return x.reshape(1, -1, *(1 for _ in self.weight.shape[2:]))
+        return x.reshape([1, -1] + [1] * (self.weight.dim() - 2))
 
-    def _normed(self, apply: Any, zero_bias: Tensor) -> Tensor:
-        weight, scale, _ = self._scaled_weight()
-        unscaled = apply(weight, zero_bias) / scale
+    def _normed(self, product: Tensor, scale: Tensor) -> Tensor:
+        unscaled = product / scale
         if self.bias is not None:
             unscaled = unscaled + self._along_channels(self.bias)
         return self.bn(unscaled)
