@@ -409,12 +409,15 @@ def _check_module(name: str, wanted: Any, value: Any) -> None:
         raise RuntimeError(f"Expected a value of type {units[0]} for field '{name}', but found {units[1]}")
 
 
-class TopLevelTracedModule(RecursiveScriptModule):
+class TracedModule(RecursiveScriptModule):
+    """A submodule of a traced module."""
+
+    def _get_name(self) -> str:
+        return self.original_name
+
+
+class TopLevelTracedModule(TracedModule):
     """Module that `trace` returns for a module."""
-
-
-class TracedModule(ScriptModule):
-    """A traced module with its submodules."""
 
 
 class _Inner:

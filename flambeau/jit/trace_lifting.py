@@ -54,10 +54,6 @@ def _lift_node(node: Node) -> None:
         for user, index in list(value.uses):
             if not _within(user, block):
                 user.replace_input(index, part)
-        if value.has_name() and not part.has_name():
-            name_of = value.name
-            value.set_name("")
-            part.set_name(name_of)
     node.destroy()
 
 
@@ -84,7 +80,7 @@ def _method_name(kind: ClassType) -> str:
 
 def _argument_name(value: Value, index: int) -> str:
     base = value.name.partition(".")[0]
-    return base if base.isidentifier() else f"argument_{index + 1}"
+    return base if value.has_name() and base.isidentifier() else f"argument_{index + 1}"
 
 
 def tidy(graph: Graph) -> None:

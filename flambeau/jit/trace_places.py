@@ -9,6 +9,8 @@ from typing import Any
 from ..core.tensor import Tensor
 from .source import Range, Source
 
+_LAYERS = ("flambeau.nn.functional", "flambeau.nn.modules.")
+
 
 class TracerWarning(Warning):
     """Warning about what a trace cannot represent: Python values that depend on tensors, results that differ."""
@@ -28,8 +30,15 @@ def user_range() -> Range:
 
 
 def variable_name(tensor: Tensor) -> str:
-    """Return the name of the variable that holds a tensor in the user's code; PyTorch's traced graphs show these names."""
-    frame, _ = _user_frame()
+    """Return the name of the variable that holds a tensor in the user's code, or in the layer that it calls.
+
+    PyTorch's traced graphs show the names in the function of Python that calls an operator.
+    """
+    frame = sys._getframe(1)
+    while frame.f_back is not None and (room := str(frame.f_globals.get("__name__", ""))).partition(".")[0] == "flambeau":
+        if room.startswith(_LAYERS) and not room.endswith((".module", ".hooks")):
+            break
+        frame = frame.f_back
     return next((name for name, held in frame.f_locals.items() if held is tensor and not name.startswith("_")), "")
 
 

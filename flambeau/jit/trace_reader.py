@@ -167,12 +167,10 @@ class TraceReader:
                 node = self.graph.create("prim::GetAttr", [value])
                 node.attributes["name"] = part
                 node.outputs_[0].type = kind.attributes.get(part, T.TENSOR)
-                # At the beginning of the block, where it can be used again.
-                index = sum(n.kind_ == "prim::GetAttr" for n in frame.block.nodes_)
-                later = frame.block.nodes_[index:]
-                node.insert_before(later[0] if later else frame.block.ret)
-                if not part.isdigit():
-                    node.outputs_[0].set_name(part)
+                # Where it can be used again: at the beginning of the block, the last one first, but after its owner.
+                index = frame.block.nodes_.index(value.node) + 1 if value is not frame.self_value else 0
+                node.insert_before(*frame.block.nodes_[index : index + 1] or [frame.block.ret])
+                node.outputs_[0].set_name(f"_{part}" if part.isdigit() else part)
                 frame.attributes[key] = node.outputs_[0]
             value = frame.attributes[key]
         return value

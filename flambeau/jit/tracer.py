@@ -19,7 +19,7 @@ from . import enabled, operators, recursive
 from .functions import Function
 from .inlining import inlined
 from .ir import Block, Graph, Node
-from .module import RecursiveScriptModule, ScriptModule, TopLevelTracedModule
+from .module import RecursiveScriptModule, ScriptModule, TopLevelTracedModule, TracedModule
 from .naming import qualified_name, unique_name
 from .schema import Argument, Schema
 from .script_function import ScriptFunction
@@ -214,16 +214,12 @@ def trace_module(
     if not isinstance(inputs, dict):
         raise AttributeError("expected a dictionary of (method_name, input) pairs")
     made = recursive.script_module(RecursiveScriptModule, mod, share=False, tracing=True)
-    made.__class__ = TopLevelTracedModule
     kind = made.script_type
-    kind.compile_method = None
+    own = {id(m) for m in mod.modules()}
     for inner in made.modules():
-        if (
-            not getattr(inner.script_type, "compiled", False)
-            and inner.script_type.compile_method is not None
-            and _is_fresh(inner, mod)
-        ):
-            inner.script_type.compile_method = None
+        if id(inner) not in own and not inner.script_type.compiled:
+            inner.__class__, inner.script_type.compile_method = TracedModule, None
+    made.__class__ = TopLevelTracedModule
     for name, example in inputs.items():
         args = () if example_inputs_is_kwarg else _as_tuple(example)
         kwargs = dict(example) if example_inputs_is_kwarg else {}
@@ -268,10 +264,6 @@ def _random_nodes(block: Block) -> list[Node]:
             found.append(node)
         found += [n for inner in node.blocks_ for n in _random_nodes(inner)]
     return found
-
-
-def _is_fresh(inner: Any, mod: Any) -> bool:
-    return all(inner is not held for held in mod.modules())
 
 
 def _check(

@@ -90,6 +90,31 @@ def test_trace_over_script_saved_and_loaded(tmp_path: Path) -> None:
     assert torch.equal(loaded(xs), traced(xs)) and loaded.loop.cell.dg.code == GATE
 
 
+class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.pool, self.fc = torch.nn.Conv2d(1, 6, 3), torch.nn.MaxPool2d(2), torch.nn.Linear(54, 2)
+        self.scale = torch.nn.Parameter(torch.ones(2))
+
+    def forward(self, x):
+        x = self.pool(torch.relu(self.conv(x)))
+        return torch.relu(self.fc(x.view(-1, 54))) * self.scale
+
+
+def test_a_traced_network_prints_the_classes_of_its_layers_and_reads_them_first() -> None:
+    traced = torch.jit.trace(Net(), torch.rand(1, 1, 8, 8))
+    layers = "  (conv): Conv2d(original_name=Conv2d)\n  (pool): MaxPool2d(original_name=MaxPool2d)\n  (fc): Linear(original_name=Linear)"
+    assert repr(traced) == f"Net(\n  original_name=Net\n{layers}\n)" and type(traced.fc).__name__ == "TracedModule"
+    assert traced.code == (
+        "def forward(self,\n    x: Tensor) -> Tensor:\n  scale = self.scale\n  fc = self.fc\n  pool = self.pool\n  conv = self.conv\n"
+        "  input = torch.relu((conv).forward(x, ))\n  input0 = torch.view((pool).forward(input, ), [-1, 54])\n"
+        "  _0 = torch.mul(torch.relu((fc).forward(input0, )), scale)\n  return _0\n"
+    )
+    assert "  bias = self.bias\n  weight = self.weight\n  return torch.linear(input, weight, bias)" in traced.fc.code
+    steps = torch.jit.trace(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU()), torch.ones(1, 2))
+    assert steps.code.splitlines()[2:4] == ['  _1 = getattr(self, "1")', '  _0 = getattr(self, "0")']
+
+
 class Branching(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
