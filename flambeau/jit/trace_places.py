@@ -35,7 +35,9 @@ def variable_name(tensor: Tensor) -> str:
     PyTorch's traced graphs show the names in the function of Python that calls an operator.
     """
     frame = sys._getframe(1)
-    while frame.f_back is not None and (room := str(frame.f_globals.get("__name__", ""))).partition(".")[0] == "flambeau":
+    while (
+        frame.f_back is not None and (room := str(frame.f_globals.get("__name__", ""))).partition(".")[0] == "flambeau"
+    ):
         if room.startswith(_LAYERS) and not room.endswith((".module", ".hooks")):
             break
         frame = frame.f_back
