@@ -10,6 +10,7 @@ values.py   plain data: to JSON and arrays, and to a digest
 stand_in.py the object that stands for something of PyTorch's
 tape.py     the questions and answers of one test, while recording and while replaying
 store.py    files under recorded/: one for each file of tests, and the names that PyTorch has
+programs.py programs as text, with one answer each
 plugin.py   pytest's hooks: which test is running
 """
 
