@@ -58,6 +58,17 @@ _HELPERS = {
         "why_absent",
     },
     "torch.backends": {"matmul_switches"},
+    "torch.nn.utils.prune": {
+        "cat",
+        "contiguous_format",
+        "Module",
+        "norm",
+        "ones_like",
+        "rand",
+        "rand_like",
+        "Tensor",
+        "zeros_like",
+    },
     "torch.backends.cuda": {"absent_classes", "attention_kernels", "matmul_switches", "raising", "returning"},
     "torch.backends.cudnn": {"ModuleType"},
 }
