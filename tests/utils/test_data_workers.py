@@ -252,8 +252,9 @@ def test_timeout():
 
 
 def test_a_stopped_process_does_not_block_the_loader():
-    iterator = iter(DataLoader(Squares(100), num_workers=1, timeout=0.5))
-    next(iterator)
+    iterator = iter(DataLoader(Squares(100), num_workers=1, timeout=60))
+    next(iterator)  # on a crowded machine a process may take its time to start
+    iterator._timeout = 0.5
     os.kill(iterator._team.processes[0].pid, signal.SIGSTOP)
     with pytest.raises(RuntimeError, match="timed out"):
         for _ in range(100):
