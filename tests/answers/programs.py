@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import math
 import re
 import warnings
@@ -154,3 +155,18 @@ def check(text: str, setup: str = "") -> None:
     expected = told(f"{setup}\n{text}", theirs)
     found = differ(compute(flambeau, flambeau.vision, text, setup), expected, 1e-5)
     assert not found, f"{text}\n{found}"
+
+
+def check_function(function: Callable[..., Any], *arguments: Any, close: float = 1e-5) -> None:
+    """A function of a library, and of plain arguments or functions, returns what it returns with PyTorch."""
+
+    def answer(L: Any) -> Any:
+        L.manual_seed(0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return plain(function(L, *arguments))
+
+    given = [getattr(a, "__name__", a) for a in arguments]
+    expected = told(f"{inspect.getsource(function)}{given}", lambda: answer(importlib.import_module("torch")))
+    found = differ(answer(flambeau), expected, close)
+    assert not found, found

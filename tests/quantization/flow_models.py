@@ -85,6 +85,14 @@ def recurrent(library: Any) -> Any:
     return Recurrent()
 
 
+def warmed(build: Any, library: Any, batches: Any) -> Any:
+    """A model with the parameters of the library's random numbers, which are the same in both, and running averages of some batches."""
+    model = build(library)
+    for x in batches:
+        model(library.tensor(x))
+    return model
+
+
 def twins(build: Any, torch: Any, warm: Any = None) -> tuple[Any, Any]:
     """The model in PyTorch and in Flambeau, with PyTorch's parameters; `warm` is data for the running averages."""
     torch.manual_seed(0)
