@@ -71,7 +71,7 @@ def _push(function: AnyFunction, args: tuple[Any, ...], kwargs: dict[str, Any], 
     """Call the operator, and set the tangents of its results."""
     records = grad_mode.enabled and any(x.requires_grad for x in _tensors((args, tuple(kwargs.values()))))
     with enable_grad():
-        starts = {id(x): x.view_as(x) if records and x.requires_grad else _leaf(x) for x in duals}
+        starts = {id(x): x.view_as(x) if records and x.requires_grad else x.detach().requires_grad_() for x in duals}
         result = function(*_replaced(args, starts), **_replaced(kwargs, starts))
         outputs = [t for t in _tensors(result) if t.requires_grad]
         viewed = next((x for x in duals for t in outputs if t._storage is x._storage), None)
@@ -99,10 +99,6 @@ def _push_view(function: AnyFunction, args: tuple[Any, ...], kwargs: dict[str, A
     for out, part in zip(_tensors(result), _tensors(parts)):
         carry(out, part)
     return result
-
-
-def _leaf(x: Tensor) -> Tensor:
-    return x.detach().requires_grad_()
 
 
 def _tangents(

@@ -450,7 +450,8 @@ class CompiledFunction(KnownFunction):
         cache, result = casts.cache, None
         try:
             recording.on, casts.cache, seed = True, {}, default_generator.state_bytes()
-            watching = self.observer.watching(recorder.refuse) if recorder.observes else contextlib.nullcontext()
+            seen = self.observer
+            watching = seen.watching(recorder.refuse) if recorder.observes else seen.following(strictly=True)
             with allocator.sparing(), recorder.recording(), watching:
                 result = function(*args, **kwargs)
         finally:

@@ -10,13 +10,13 @@ import contextlib
 import ctypes
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.compile_options import ConstraintViolationError
 from ..core.device import cpu
-from ..core.generator import Generator, default_generator
 from ..core.size import make_size
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, contiguous_strides, is_contiguous_layout, new_tensor
@@ -31,7 +31,9 @@ from .record.steps import Call, StepGraph
 from .runtime.first_run import extent
 from .runtime.program import Program
 from .state.arguments import DYNAMIC, WEAK, Arguments
+from .state.observer import NewCode
 from .state.reach import Reach, Unreachable
+from .state.restoring import put_back
 
 if TYPE_CHECKING:
     from .function import CompiledFunction
@@ -41,7 +43,6 @@ _MOST_BYTES = 1 << 24
 _FEWEST = 6  # sizes at which recordings must agree: two more than a polynomial has coefficients
 _ATTEMPTS = 5  # that may fail, for arguments of one kind, each with twice the size
 _REFUSALS = (RuntimeError, ValueError, IndexError, AssertionError)  # what functions say of sizes that they do not take
-_SMALL = 1024  # bytes of a tensor that the host may write to
 _RANGES = 6  # that are kept, for arguments of one kind
 _FREE, _EARNED = 4, 16  # ranges that need not be earned, and native calls for each further one
 
@@ -365,6 +366,8 @@ class DryCall:
             return "operators that change its state, or send, are called through Python"
         if given.key[-1] or given.objects or not given.tensors:
             return "arguments share memory, or are objects"
+        if sys.gettrace() is not None:
+            return "a debugger follows the program"
         for t in given.tensors:
             if (
                 type(t) is not Tensor
@@ -390,13 +393,15 @@ class DryCall:
         recorder.codes = self.known._codes()
         recorder.graph.resizable, recorder.graph.layouts = True, False
         drawn = [g for r in self.known.recordings() for g in r.program.graph.draws]
-        with _put_back(self.reach, drawn):
+        with put_back(self.reach, drawn):
             try:
                 prepared, _, result = self.known._watched(
                     recorder, self.reach, given, self.key, args, kwargs, self.known.function
                 )
             except NotRecordable:
                 raise
+            except NewCode as problem:
+                raise (OtherSize if problem.raises else NotRecordable)(str(problem)) from None
             except Exception as problem:  # of sizes that the function does not take, or another thread records
                 kind = OtherSize if isinstance(problem, _REFUSALS) else NotRecordable
                 raise kind(f"{type(problem).__name__} with another size: {problem}") from None
@@ -459,27 +464,3 @@ def _like(t: Tensor, shape: tuple[int, ...], strides: tuple[int, ...]) -> Tensor
     if t.__dict__:
         made.__dict__.update(t.__dict__)
     return made
-
-
-@contextlib.contextmanager
-def _put_back(reach: Reach, generators: list[Generator]) -> Iterator[None]:
-    """Context manager: restore on exit gradients, versions, the states of generators, and small tensors, since step counts of optimizers are
-    written by the host itself."""
-    tensors = [t for _, t in reach.tensors.values()]
-    grads = [(t, t.grad) for t in tensors if t.is_leaf]
-    held = {id(t._storage): t._storage for t in [*tensors, *(g for _, g in grads if g is not None and not g.is_sparse)]}
-    versions = [(s, s.version) for s in held.values()]
-    small = [(s.ptr, ctypes.string_at(s.ptr, s.size_bytes)) for s in held.values() if s.ptr and s.size_bytes <= _SMALL]
-    marks = [(g, g.state_bytes()) for g in {id(g): g for g in (default_generator, *generators)}.values()]
-    try:
-        yield
-    finally:
-        for t, grad in grads:
-            if t.grad is not grad:
-                t.grad = grad
-        for address, old in small:
-            ctypes.memmove(address, old, len(old))
-        for storage, version in versions:
-            storage.version = version
-        for generator, mark in marks:
-            generator.set_state_bytes(mark)

@@ -94,10 +94,6 @@ def _float_style(values: np.ndarray[Any, Any], settings: PrintOptions) -> _Style
     return _Style(max(map(len, map(write, deciding.tolist()))), write)
 
 
-def _exact_style(values: list[Any]) -> _Style:
-    return _Style(max(map(len, map(str, values)), default=1), str)
-
-
 def _complex_texts(values: np.ndarray[Any, Any], settings: PrintOptions) -> tuple[list[str], int]:
     real, imaginary = values.real.astype(np.float64), values.imag.astype(np.float64)
     real_style, imaginary_style = _float_style(real, settings), _float_style(imaginary, settings)
@@ -121,7 +117,7 @@ def _texts(shown: np.ndarray[Any, Any], kind: dtype, settings: PrintOptions) -> 
         values = flat.tolist()
     else:
         values = flat.tolist()
-        style = _exact_style(values)
+        style = _Style(max(map(len, map(str, values)), default=1), str)
     return [style.pad(value) for value in values], style.width
 
 

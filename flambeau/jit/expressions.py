@@ -233,7 +233,7 @@ class Expressions:
     def of_Compare(self: Any, node: ast.Compare, wanted: T.Type | None) -> Sugared:
         return (
             SimpleValue(self.condition(node).value)
-            if len(node.ops) > 1 or _decides(node)
+            if len(node.ops) > 1 or isinstance(node.ops[0], (ast.Is, ast.IsNot))
             else SimpleValue(self._compare(node, node.left, node.ops[0], node.comparators[0]))
         )
 
@@ -446,10 +446,6 @@ class Expressions:
 
 
 _REVERSED = ("aten::add", "aten::sub", "aten::mul", "aten::div")
-
-
-def _decides(node: ast.Compare) -> bool:
-    return isinstance(node.ops[0], (ast.Is, ast.IsNot))
 
 
 def _may_be_none(kind: T.Type) -> bool:

@@ -204,7 +204,9 @@ class IterableTree(Sugared):
         return out
 
     def length(self, place: Range | None, m: Emitter) -> Value:
-        lengths = [leaf.length(place, m) for leaf in self.leaves() if not _endless(leaf)]
+        lengths = [
+            leaf.length(place, m) for leaf in self.leaves() if not (isinstance(leaf, RangeValue) and leaf.static == -1)
+        ]
         if not lengths:
             raise error(place, "Need at least one iterable")
         if len(lengths) == 1:
@@ -218,10 +220,6 @@ class IterableTree(Sugared):
     def static_length(self) -> int | None:
         known = [n for n in (child.static_length() for child in self.children) if n is not None]
         return min(known) if known else None
-
-
-def _endless(leaf: Sugared) -> bool:
-    return isinstance(leaf, RangeValue) and leaf.static == -1
 
 
 class ExceptionClass(Sugared):

@@ -146,10 +146,6 @@ def _declared(hint: Any) -> Type | None:
         return None
 
 
-def _is_final(hint: Any) -> bool:
-    return hint is typing.Final or typing.get_origin(hint) is typing.Final
-
-
 def _read(module: Any, share: bool, memo: dict[int, Concrete]) -> Concrete:
     kind = type(module)
     made = Concrete(kind)
@@ -175,7 +171,7 @@ def _read(module: Any, share: bool, memo: dict[int, Concrete]) -> Concrete:
         if isinstance(interface, InterfaceType):
             made.modules[name] = interface
     constants = {n for base in kind.__mro__ for n in base.__dict__.get("__constants__", ())}
-    constants |= {n for n, h in hints.items() if _is_final(h)}
+    constants |= {n for n, h in hints.items() if h is typing.Final or typing.get_origin(h) is typing.Final}
     for name in _in_order(module, constants):
         if name in made.attributes or name in made.modules or not hasattr(module, name):
             continue

@@ -255,7 +255,7 @@ class Resolver:
 
     def _class(self, m: Any, place: Range | None, thing: Any) -> Sugared:
         if issubclass(thing, BaseException):
-            return ExceptionClass(_exception_name(thing))
+            return ExceptionClass(f"{thing.__module__}.{thing.__qualname__}")
         if issubclass(thing, torch.nn.Module):
             return ModuleClass(thing)
         if mark_of(thing) in (Mark.IGNORE, Mark.UNUSED):
@@ -488,7 +488,3 @@ def ignored(m: Any, thing: Any, mark: Mark | None, owner: Any = None, self_type:
     if unannotated:
         schema = Schema(schema.name, "", schema.arguments, [TENSOR], schema.is_vararg)
     return IgnoredFunction(thing, schema, thing.__name__, unused, owner, unannotated)
-
-
-def _exception_name(thing: type) -> str:
-    return f"{thing.__module__}.{thing.__qualname__}"

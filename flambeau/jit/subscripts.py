@@ -110,10 +110,7 @@ class Subscripts:
         picked, tensors = self._index_parts(place, value, indices)
         if not any(t is not None for t in tensors):
             return picked
-        return self._index_by(place, picked, tensors)
-
-    def _index_by(self: Any, place: Range, value: Value, tensors: list[Value | None]) -> Value:
-        return self.builtin(place, "aten::index", [value, self._index_list(place, tensors)])
+        return self.builtin(place, "aten::index", [picked, self._index_list(place, tensors)])
 
     def _index_list(self: Any, place: Range, tensors: list[Value | None]) -> Value:
         filled = [self.none(place) if t is None else t for t in tensors]

@@ -112,7 +112,10 @@ class _Function:
         self.loops: list[_Loop] = []
         self.groups: list[tuple[str, set[ir.Buffer]]] = []  # access group, buffers private to one iteration
         given = [(f"%p{i}", p) for i, p in enumerate(params)]
-        self.kinds = [_arrives(p) for _, p in given]
+        self.kinds = [
+            "ptr" if isinstance(p, ir.Buffer) else "i8" if p.dtype is dt.bool_ else value_type(p.dtype)
+            for _, p in given
+        ]
         signature = ", ".join(
             f"{kind}{self._alias(p)} {name}" for kind, (name, p) in zip(self.kinds, given, strict=True)
         )
@@ -395,11 +398,6 @@ class _Function:
         work = count if s.cost is None else w.op("mul", "i64", count, self.expression(s.cost, dt.int64))
         useful = w.op("sdiv", "i64", work, str(GRAIN))
         return w.intrinsic("smin", "i64", w.intrinsic("smin", "i64", threads, useful), count)
-
-
-def _arrives(p: ir.Buffer | ir.Scalar) -> str:
-    """Return the type of a parameter. A bool is passed in a whole byte; C leaves the upper bits of narrower arguments unspecified."""
-    return "ptr" if isinstance(p, ir.Buffer) else "i8" if p.dtype is dt.bool_ else value_type(p.dtype)
 
 
 def _part(inner: Function, kinds: list[str]) -> Function:

@@ -48,7 +48,7 @@ def _operand(x: Expr, values: dict[int, np.ndarray[Any, Any]], to: dtype) -> np.
 def _apply(x: Expr, values: dict[int, np.ndarray[Any, Any]], types: Types) -> np.ndarray[Any, Any]:
     """Evaluate a node, given the values of its operands."""
     if x.op == "cast":
-        return _operand_as_cast(x, values, types)
+        return convert(_operand(x.args[0], values, types[id(x.args[0])]), x.args[1])
     if x.op == "bitcast":
         return _bitcast(x, values)
     if x.op == "call":
@@ -62,10 +62,6 @@ def _apply(x: Expr, values: dict[int, np.ndarray[Any, Any]], types: Types) -> np
         raise NotImplementedError(f"the NumPy reference does not know the operation '{x.op}'")
     result = np.asarray(operation(*(_operand(a, values, common) for a in x.args)))
     return convert(result, types[id(x)])
-
-
-def _operand_as_cast(x: Expr, values: dict[int, np.ndarray[Any, Any]], types: Types) -> np.ndarray[Any, Any]:
-    return convert(_operand(x.args[0], values, types[id(x.args[0])]), x.args[1])
 
 
 def _bitcast(x: Expr, values: dict[int, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:

@@ -188,12 +188,8 @@ def _shift_right(a: Array, b: Array) -> Array:
 # ---- comparisons and predicates -------------------------------------------------------------------------------------
 
 
-def _always(answer: bool) -> Callable[[Array], Array]:
-    return lambda a: np.full(a.shape, answer)
-
-
 def _float_test(function: Callable[[Array], Array], otherwise: bool) -> Callable[[Array], Array]:
-    return lambda a: _always(otherwise)(a) if _is_exact(a) else function(a)
+    return lambda a: np.full(a.shape, otherwise) if _is_exact(a) else function(a)
 
 
 def _copysign(a: Array, b: Array) -> Array:

@@ -34,10 +34,6 @@ def optimized_proto(model: Any) -> Any:
     return onnx_package().shape_inference.infer_shapes(model)
 
 
-def _constant_of(value: Value | None) -> np.ndarray | None:
-    return None if value is None else value.constant
-
-
 # Nodes that arrange elements, and those of integers, which are sizes: what engines compute from them is no surprise.
 _ARRANGING = frozenset(["Transpose", "Slice", "Concat", "Unsqueeze", "Squeeze", "Reshape", "Gather", "Identity"])
 _OF_SIZES = frozenset(["Add", "Sub", "Mul", "Neg", "Less", "Equal", "Where"])
@@ -56,7 +52,7 @@ def _is_folded(node: OnnxNode, inputs: list[Any]) -> bool:
 
 def _fold_constants(graph: OnnxGraph, version: int) -> None:
     for i, node in enumerate(graph.nodes):
-        inputs = [_constant_of(v) for v in node.inputs]
+        inputs = [None if v is None else v.constant for v in node.inputs]
         if not _is_folded(node, inputs):
             continue
         found = _computed(node, inputs, version)

@@ -81,7 +81,7 @@ def _load_zip(file: Any, map_location: Any, kind: Any, mapping: Any, options: di
 def _storage(
     reader: ArchiveReader, key: str, nbytes: int, location: str, map_location: Any, swapped: dtype | None
 ) -> UntypedStorage:
-    if _is_meta(map_location):  # nothing to read
+    if isinstance(map_location, (str, device)) and str(map_location).partition(":")[0] == "meta":  # nothing to read
         storage = UntypedStorage(reader.checked(key, nbytes).file_size, device("meta"))
         storage.origin = reader.get_record_offset(f"data/{key}")
         return storage
@@ -92,10 +92,6 @@ def _storage(
     if swapped is not None:
         storage.byteswap(swapped)
     return restore(storage, location, map_location)
-
-
-def _is_meta(map_location: Any) -> bool:
-    return isinstance(map_location, (str, device)) and str(map_location).partition(":")[0] == "meta"
 
 
 # -- the older format -----------------------------------------------------------------------------------------------------

@@ -39,10 +39,6 @@ def _is_symmetric_quant(qscheme: Any) -> bool:
     return qscheme in (torch.per_tensor_symmetric, torch.per_channel_symmetric)
 
 
-def _is_float_qparams(qscheme: Any) -> bool:
-    return qscheme == torch.per_channel_affine_float_qparams
-
-
 class FakeQuantizeBase(ABC, Module):
     """Base of modules that observe and round values; each can be switched off."""
 
@@ -118,7 +114,7 @@ class FakeQuantize(FakeQuantizeBase):
         self.quant_min = watching.quant_min
         self.quant_max = watching.quant_max
         self.is_dynamic = watching.is_dynamic
-        zero_point_dtype = torch.float if _is_float_qparams(watching.qscheme) else torch.int
+        zero_point_dtype = torch.float if watching.qscheme == torch.per_channel_affine_float_qparams else torch.int
         self.register_buffer("scale", torch.tensor([1.0], dtype=torch.float))
         self.register_buffer("zero_point", torch.tensor([0], dtype=zero_point_dtype))
         self.dtype = watching.dtype

@@ -138,7 +138,7 @@ class ListItem(Item):
 
     __slots__ = ("held", "seen")
 
-    def __init__(self, what: str, held: list):
+    def __init__(self, what: str, held: Any):
         self.what, self.held, self.seen = what, held, contents(held)
 
     def rows(self) -> Rows | None:
@@ -155,13 +155,10 @@ class ListItem(Item):
         return ""
 
 
-class CollectionItem(Item):
+class CollectionItem(ListItem):
     """Guard of the elements of a set or a deque: compared in Python, except for an empty set."""
 
-    __slots__ = ("held", "seen")
-
-    def __init__(self, what: str, held: Any):
-        self.what, self.held, self.seen = what, held, contents(held)
+    __slots__ = ()
 
     def rows(self) -> Rows | None:
         return [word(id(self.held) + SET_SIZE)] if SETS_ARE_KNOWN and type(self.held) is set and not self.seen else None
@@ -222,62 +219,47 @@ class ClassItem(Item):
         return "" if new is self.seen else f"{self.what} was a {self.seen.__name__}, is a {new.__name__}"
 
 
-class OwnDictItem(Item):
+class OwnDictItem(SlotsItem):
     """Guard of the dict in which an object stores its attributes: another one may be assigned."""
 
-    __slots__ = ("held", "seen")
+    __slots__ = ()
 
     def __init__(self, what: str, held: Any):
-        self.what, self.held, self.seen = what, held, held.__dict__
+        super().__init__(what, held, ["__dict__"])
 
     def rows(self) -> Rows | None:
         return own_dict_row(self.held)
 
-    def difference(self) -> str:
-        return "" if self.held.__dict__ is self.seen else f"the attributes of {self.what} are another dict"
 
-
-class FunctionItem(Item):
+class FunctionItem(SlotsItem):
     """Guard of the parts of a function that can be replaced: its code, defaults, attributes and name."""
 
-    __slots__ = ("held", "seen", "attributes")
-    _WORDS = ("code", "defaults", "keyword defaults", "name", "qualified name", "text", "module")
+    __slots__ = ()
+    _PARTS = [
+        "__code__",
+        "__defaults__",
+        "__kwdefaults__",
+        "__name__",
+        "__qualname__",
+        "__doc__",
+        "__module__",
+        "__dict__",
+    ]
+    _PLACES = FUNCTION_PLACES
 
     def __init__(self, what: str, held: Any):
-        self.what, self.held, self.attributes = what, held, held.__dict__
-        self.seen = self._state()
-
-    def _state(self) -> tuple:
-        f = self.held
-        return f.__code__, f.__defaults__, f.__kwdefaults__, f.__name__, f.__qualname__, f.__doc__, f.__module__
+        super().__init__(what, held, self._PARTS)
 
     def rows(self) -> Rows | None:
-        return [word(id(self.held) + place) for place in FUNCTION_PLACES] or None
-
-    def difference(self) -> str:
-        for name, old, new in zip(self._WORDS, self.seen, self._state()):
-            if not same(old, new):
-                return f"the {name} of {self.what} changed"
-        return "" if self.held.__dict__ is self.attributes else f"the attributes of {self.what} are another dict"
+        return [word(id(self.held) + place) for place in self._PLACES] or None
 
 
-class TypeItem(Item):
+class TypeItem(FunctionItem):
     """Guard of the parts of a class that are not in its dict: its bases and its names."""
 
-    __slots__ = ("held", "seen")
-
-    def __init__(self, what: str, held: type):
-        self.what, self.held, self.seen = what, held, (held.__mro__, held.__name__, held.__qualname__)
-
-    def rows(self) -> Rows | None:
-        return [word(id(self.held) + place) for place in CLASS_PLACES] or None
-
-    def difference(self) -> str:
-        if not same(self.seen[0], self.held.__mro__):
-            return f"the bases of {self.what} changed"
-        return (
-            "" if (self.held.__name__, self.held.__qualname__) == self.seen[1:] else f"the name of {self.what} changed"
-        )
+    __slots__ = ()
+    _PARTS = ["__mro__", "__name__", "__qualname__"]
+    _PLACES = CLASS_PLACES
 
 
 class ValueItem(Item):

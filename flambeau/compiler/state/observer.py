@@ -9,7 +9,9 @@ import _abc
 import _warnings
 import contextlib
 import ctypes
+import dis
 import inspect
+import re
 import sys
 import types
 import warnings
@@ -26,6 +28,15 @@ from .origins import LIBRARY, SHARED, USER, kind_of, reaches_outside
 
 MADE = "_flambeau_part"  # what functions are called that are made of other functions' statements
 _SHOWS = getattr(warnings._showwarnmsg, "__code__", None)  # type: ignore[attr-defined]
+
+
+class NewCode(BaseException):
+    """Raised before an instruction of a user's code that no observed call has run. `raises`: it begins to raise an exception."""
+
+    def __init__(self, code: types.CodeType, offset: int):
+        super().__init__(f"{code.co_name} runs other code for other sizes")
+        later = " ".join(i.opname for i in dis.get_instructions(code) if i.offset >= offset)
+        self.raises = re.match(r"((?!\w*(JUMP|RETURN|YIELD|STORE|DELETE))\w+ )*RAISE", later) is not None
 
 
 class Ran:
@@ -60,6 +71,8 @@ class Observer:
         self.ran: dict[int, Ran] = {}  # by the id of the code
         # code that ran in the function of which this one is a part: it may run here, too
         self.expected: dict[int, Ran] = {}
+        # offsets of the instructions of users' code that have run, by the id of that code, which is kept alive
+        self.instructions: dict[int, tuple[types.CodeType, set[int]]] = {}
         self.refused: list[str] = []  # what the last call did that may give something else in each call
         self.library_names: set[str] = set()  # in code of this library that ran
         self.warned = False  # whether a warning was asked for, shown or not
@@ -79,9 +92,38 @@ class Observer:
         notice_collections()
         set_profile(watch)
         try:
-            yield
+            with self.following():
+                yield
         finally:
             set_profile(former)
+
+    @contextlib.contextmanager
+    def following(self, strictly: bool = False) -> Iterator[None]:
+        """Context manager: note which instructions of users' code run, or, `strictly`, raise NewCode before one that has never run. A
+        debugger keeps its place: then nothing is noted."""
+
+        def begin(frame: types.FrameType, event: str, arg: Any) -> Any:
+            code = frame.f_code
+            if kind_of(code, frame.f_globals) != USER:
+                return None
+            done = self.instructions.setdefault(id(code), (code, set()))[1]
+
+            def follow(frame: types.FrameType, event: str, arg: Any) -> Any:
+                if strictly and event == "opcode" and frame.f_lasti not in done:
+                    raise NewCode(code, frame.f_lasti)
+                done.add(frame.f_lasti)
+                return follow
+
+            frame.f_trace_opcodes, frame.f_trace_lines = True, False
+            return follow
+
+        former = sys.gettrace()
+        sys._getframe().f_trace_opcodes = True  # Python 3.12 looks for such a frame when the function is set
+        sys.settrace(former or begin)
+        try:
+            yield
+        finally:
+            sys.settrace(former)
 
     @staticmethod
     def sees() -> bool:

@@ -287,7 +287,7 @@ def backward(context_id: int, roots: list[Tensor], retain_graph: bool = False) -
         edge = gradient_edge(root)
         if edge is None or root.grad_fn is None:
             raise RuntimeError("root does not have a valid gradient function.")
-        arrivals.append((edge[0], edge[1], _one_like(root)))
+        arrivals.append((edge[0], edge[1], zeros(root.shape, dtype=root.dtype, device=root.device).fill_(1)))
     run = container.next_number()
     with context.lock:
         context.settle()
@@ -298,10 +298,6 @@ def backward(context_id: int, roots: list[Tensor], retain_graph: bool = False) -
         with context.lock:
             context.settle()
             context.running = None
-
-
-def _one_like(root: Tensor) -> Tensor:
-    return zeros(root.shape, dtype=root.dtype, device=root.device).fill_(1)
 
 
 def get_gradients(context_id: int) -> dict[Tensor, Tensor]:

@@ -111,10 +111,6 @@ def _create_write_item_for_tensor(fqn: str, tensor: Tensor) -> WriteItem:
     )
 
 
-def _create_write_item_for_bytesio(fqn: str, bytes: Any) -> WriteItem:
-    return WriteItem(MetadataIndex(fqn), WriteItemType.BYTE_IO)
-
-
 def _create_write_items(fqn: str, object: Any) -> list[WriteItem]:
     if hasattr(object, "__create_write_items__"):
         return object.__create_write_items__(fqn, object)
@@ -124,7 +120,7 @@ def _create_write_items(fqn: str, object: Any) -> list[WriteItem]:
         return [_create_write_item_for_shard(fqn, object, shard.metadata) for shard in object.local_shards()]
     if isinstance(object, Tensor):
         return [_create_write_item_for_tensor(fqn, object)]
-    return [_create_write_item_for_bytesio(fqn, object)]
+    return [WriteItem(MetadataIndex(fqn), WriteItemType.BYTE_IO)]
 
 
 class SpreadPart:

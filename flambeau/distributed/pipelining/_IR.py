@@ -71,15 +71,11 @@ def _after(forward: Callable) -> Callable:
     return forward_and_split
 
 
-def _is_split(node: Node) -> bool:
-    return node.op == "call_function" and "_pipe_split" in str(node.target)
-
-
 def _stages_of(graph: Graph) -> tuple[dict[Node, int], int]:
     """Return the stage of every node that computes, and the number of stages. A split after which nothing has been computed is ignored."""
     stage, fresh, found = 0, False, dict[Node, int]()
     for node in graph.nodes:
-        if _is_split(node):
+        if node.op == "call_function" and "_pipe_split" in str(node.target):
             stage += fresh
             fresh = False
         elif node.op not in ("placeholder", "get_attr", "output"):

@@ -226,7 +226,7 @@ class Partial(Placement):
         full = padded(tensor, shard_spec.dim, longest * parts - length)
         found = funcol.reduce_scatter_tensor(full, self.reduce_op, shard_spec.dim, (mesh, mesh_dim), now=True)
         size, _ = shard_spec.local_shard_size_and_offset(length, parts, rank)
-        return _trimmed(found, shard_spec.dim, size)
+        return found if found.shape[shard_spec.dim] == size else found.narrow(shard_spec.dim, 0, size)
 
     def _partition_value(self, tensor: Tensor, mesh: Any, mesh_dim: int) -> Tensor:
         """Convert a replicated value to partial ones, which reduce to it."""
@@ -310,10 +310,6 @@ def padded(tensor: Tensor, dim: int, count: int) -> Tensor:
         return tensor
     more = tensor.new_zeros((*tensor.shape[:dim], count, *tensor.shape[dim + 1 :]))
     return _torch["cat"]([tensor, more], dim)
-
-
-def _trimmed(tensor: Tensor, dim: int, size: int) -> Tensor:
-    return tensor if tensor.shape[dim] == size else tensor.narrow(dim, 0, size)
 
 
 def _own(part: Tensor, whole: Tensor) -> Tensor:

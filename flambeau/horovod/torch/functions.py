@@ -46,10 +46,6 @@ def _as_tensor(obj: Any) -> Tensor:
     return copy_of_array(np.frombuffer(pickle.dumps(obj), np.uint8), BY_NAME["uint8"])
 
 
-def _as_object(tensor: Tensor) -> Any:
-    return pickle.loads(tensor.numpy().tobytes())
-
-
 def broadcast_object(
     obj: Any = None, root_rank: int = 0, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Any:
@@ -68,4 +64,4 @@ def allgather_object(obj: Any, name: str | None = None, process_set: ProcessSet 
         operations.allgather_async(size, None if name is None else f"{name}.size", process_set)
     )
     joined = operations.synchronize(operations.allgather_async(data, name, process_set))
-    return [_as_object(part) for part in joined.split(sizes.tolist())]
+    return [pickle.loads(part.numpy().tobytes()) for part in joined.split(sizes.tolist())]

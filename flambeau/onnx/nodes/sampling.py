@@ -23,7 +23,7 @@ def resized(
         if policy != "stretch":
             one = min(factors) if policy == "not_larger" else max(factors)
             factors = [one] * len(dims)
-            sizes = [_half_up(x.shape[d] * one) for d in dims]
+            sizes = [math.floor(x.shape[d] * one + 0.5) for d in dims]
     else:
         factors = list(scales)
         sizes = [math.floor(x.shape[d] * f) for d, f in zip(dims, factors)]
@@ -40,10 +40,6 @@ def resized(
             made = flambeau.where(tensor_of(lost), flambeau.full_like(made, outside), made)
         x = made.movedim(-1, d).to(x.dtype)
     return x
-
-
-def _half_up(value: float) -> int:
-    return math.floor(value + 0.5)
 
 
 def _origin(i: int, n_in: int, n_out: int, factor: float, region: tuple[float, float], where: str) -> float:

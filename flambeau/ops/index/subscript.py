@@ -133,7 +133,9 @@ def _setitem(self: Tensor, key: Any, value: Any) -> None:
     if key is True:
         key = None
     part = None
-    if (type(key) is int or type(key) in PLAIN_KEYS) and not _is_recorded(value):
+    if (type(key) is int or type(key) in PLAIN_KEYS) and not (
+        grad_mode.enabled and isinstance(value, Tensor) and value.requires_grad
+    ):
         part = plain_view(self, key)
     advanced: list[Tensor | None] = []
     if part is None:
@@ -170,10 +172,6 @@ def _setitem(self: Tensor, key: Any, value: Any) -> None:
             part.copy_(value)
         elif value is not part:
             part.fill_(value)
-
-
-def _is_recorded(value: Any) -> bool:
-    return grad_mode.enabled and isinstance(value, Tensor) and value.requires_grad
 
 
 def _set_batched(part: Tensor, advanced: list[Any], value: Tensor) -> None:

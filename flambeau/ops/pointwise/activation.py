@@ -220,10 +220,6 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 # -- exponential units ---------------------------------------------------------------------------------------------------
 
 
-def _elu(x: Expr, alpha: Any, scale: Any, input_scale: Any) -> Expr:
-    return f.where(x > 0, x * scale, f.expm1(x * input_scale) * (alpha * scale))
-
-
 def _elu_gradient(g: Expr, input: Expr, alpha: Any, scale: Any, input_scale: Any, out: Expr) -> tuple[Expr | None, ...]:
     slope = input_scale * alpha * scale * f.exp(input * input_scale)
     return (f.where(input <= 0, g * slope, g * scale),)
@@ -249,7 +245,7 @@ def _elu_gradient_from_result(
 )
 def exponential_unit(input, alpha=1.0, scale=1.0, input_scale=1.0):
     """scale * (input, its negative part as alpha * (exp(input_scale * input) - 1))"""
-    return _elu(input, alpha, scale, input_scale)
+    return f.where(input > 0, input * scale, f.expm1(input * input_scale) * (alpha * scale))
 
 
 @transparent(namespaces=FUNCTIONAL)

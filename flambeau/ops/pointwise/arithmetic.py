@@ -370,12 +370,8 @@ def _power_gradient(g: Expr, input: Expr, exponent: Expr, out: Expr) -> tuple[Ex
             return (g * 0, None)
         return g * f.conj(n * input ** f.const(n - 1)), None
     base = f.where(exponent == 0, 0, exponent * input ** (exponent - 1))
-    power = f.where((input == 0) & _at_least_zero(exponent), 0, out * f.log(input))
+    power = f.where((input == 0) & (f.real(exponent) >= 0), 0, out * f.log(input))
     return g * f.conj(base), g * f.conj(power)
-
-
-def _at_least_zero(x: Expr) -> Expr:
-    return f.real(x) >= 0
 
 
 def _power_label(operands: tuple[Any, ...]) -> str:

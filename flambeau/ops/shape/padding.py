@@ -70,10 +70,6 @@ def _in_three(borders: Borders) -> tuple[Border, ...]:
     return (_border("replicate", 1, 0, 0),) * (3 - len(borders)) + borders
 
 
-def _padded_shape(input: Tensor, borders: Borders) -> tuple[int, ...]:
-    return (*input.shape[: len(input.shape) - len(borders)], *(b.out for b in borders))
-
-
 def _aten_name(name: str) -> str:
     """Return PyTorch's operator name: reflection_pad2d for ReflectionPad2D."""
     return name.replace("Pad", "_pad").lower()
@@ -89,7 +85,7 @@ def _padding_op(label: str) -> Any:
     circular = "Circular" in name
 
     def forward_layout(input: Tensor, borders: Borders) -> tuple[Any, ...]:
-        return layout_in_format_of(input, _padded_shape(input, borders))
+        return layout_in_format_of(input, (*input.shape[: len(input.shape) - len(borders)], *(b.out for b in borders)))
 
     def run(input: Tensor, borders: Borders) -> Tensor:
         """The input with borders made of its own elements."""

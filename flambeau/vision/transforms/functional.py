@@ -118,10 +118,6 @@ def normalize(tensor: Tensor, mean: Sequence[float], std: Sequence[float], inpla
 # -- size and place ---------------------------------------------------------------------------------------------------
 
 
-def _size_list(size: Any) -> list[int]:
-    return [size] if isinstance(size, int) else list(size)
-
-
 def resize(
     img: Any,
     size: Any,
@@ -142,7 +138,7 @@ def resize(
                 "max_size should only be passed if size specifies the length of the smaller edge, i.e. size should be an int or a sequence of length 1 in torchscript mode."
             )
     _, height, width = get_dimensions(img)
-    target = geometry.resized_size((height, width), _size_list(size), max_size)
+    target = geometry.resized_size((height, width), [size] if isinstance(size, int) else list(size), max_size)
     if [height, width] == target:
         return img
     if not is_tensor:

@@ -49,12 +49,8 @@ def prepack(function: Any, weight: Node, rest: list) -> tuple[Callable, list]:
 # -- packed weights ------------------------------------------------------------------------------------------------------
 
 
-def _packed_names(module: Any) -> list[str]:
-    return [name for name in vars(module) if "_packed_weight" in name]
-
-
 def _save_packed_weight(self: Any, destination: Any, prefix: str, keep_vars: Any) -> None:
-    for name in _packed_names(self):
+    for name in [name for name in vars(self) if "_packed_weight" in name]:
         destination[prefix + name] = getattr(self, name)
 
 
