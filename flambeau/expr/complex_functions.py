@@ -246,10 +246,7 @@ def _turned(size: Expr, angle: Expr, d: dtype) -> Pair:
 
 def _pow(z: Pair, w: Pair, d: dtype) -> Pair:
     base, e = _wide(z), _wide(w)
-    if d is dt.float32:
-        size = 0.5 * log(base.re * base.re + base.imaginary * base.imaginary)
-    else:
-        size = _log_size(base, d)
+    size = 0.5 * log(base.re * base.re + base.imaginary * base.imaginary) if d is dt.float32 else _log_size(base, d)
     angle = atan2(base.imaginary, base.re)
     result = _turned(exp(e.re * size - e.imaginary * angle), fma(e.imaginary, size, e.re * angle), d)
     # nothing to the power of nothing is one; log(0) would make every other power nan

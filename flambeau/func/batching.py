@@ -208,14 +208,12 @@ class Level(modes.Mode):
                 UserWarning,
                 stacklevel=4,
             )
-        results = []
         if not self.size:
             raise VmapRefusal(
                 f"vmap: {op.name}() has no batching rule, and a batch of size 0 has no element to call it with"
             )
         numbers = default_generator.state_bytes()
-        for i in range(self.size):
-            results.append(function(*self.element(args, i), **self.element(kwargs, i)))
+        results = [function(*self.element(args, i), **self.element(kwargs, i)) for i in range(self.size)]
         if self.randomness != "different" and numbers != default_generator.state_bytes():
             self.refuse_randomness(op.name)
         return self.joined(results, op.name)

@@ -230,9 +230,7 @@ class _Step:
         else:
             results = self._expanded(args)
         results = results if isinstance(results, tuple) else (results,)
-        for name, value in zip(self.outputs, results):
-            if name:
-                known[name] = value
+        known.update({name: value for name, value in zip(self.outputs, results) if name})
 
     def _expanded(self, args: list[Any]) -> tuple:
         """Run a node that is defined by other nodes: a function of the file, or a composed operator of ONNX."""

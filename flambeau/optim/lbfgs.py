@@ -50,10 +50,7 @@ class LBFGS(Optimizer):
         parts = []
         for p in self._params:
             grad = p.grad
-            if grad is None:
-                flat = p.new_zeros(p.numel())
-            else:
-                flat = (grad.to_dense() if grad.is_sparse else grad).reshape(-1)
+            flat = p.new_zeros(p.numel()) if grad is None else (grad.to_dense() if grad.is_sparse else grad).reshape(-1)
             parts.append(view_as_real(flat).reshape(-1) if flat.is_complex() else flat)
         return cat(parts, 0)
 

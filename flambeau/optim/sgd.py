@@ -18,10 +18,7 @@ def sgd(param, grad, momentum_buffer, *, lr, momentum, dampening, weight_decay, 
     grad = descending(param, grad, weight_decay, maximize)
     if momentum is None:
         return {"param": param - lr * grad}
-    if first:
-        momentum_buffer = detached(grad)
-    else:
-        momentum_buffer = momentum * momentum_buffer + (1 - dampening) * grad
+    momentum_buffer = detached(grad) if first else momentum * momentum_buffer + (1 - dampening) * grad
     direction = grad + momentum * momentum_buffer if nesterov else momentum_buffer
     return {"param": param - lr * direction, "momentum_buffer": momentum_buffer}
 

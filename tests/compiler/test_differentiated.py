@@ -166,3 +166,84 @@ def test_derivatives_of_compiled_functions():
         flambeau.testing.assert_close(flambeau.func.hessian(compiled)(x), flambeau.diag(6 * x))
         flambeau.testing.assert_close(flambeau.func.jacfwd(compiled)(x), 3 * x * x)
         flambeau.testing.assert_close(flambeau.func.vmap(flambeau.func.grad(compiled))(rows), 3 * rows * rows)
+
+
+STATE = {"factor": 2.0, "list": [], "count": 0}
+
+
+class Scaled(flambeau.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * STATE["factor"]
+
+
+class Noting(Scaled):
+    @staticmethod
+    def backward(ctx, g):
+        STATE["list"].append(len(STATE["list"]))
+        return g
+
+
+class Counting(Scaled):
+    @staticmethod
+    def backward(ctx, g):
+        STATE["count"] += 1
+        return g * STATE["count"]
+
+
+class Printing(Scaled):
+    @staticmethod
+    def backward(ctx, g):
+        print("back")
+        return g
+
+
+def of_function(function):
+    return lambda x: function.apply(x).sum()
+
+
+def of_a_module_with_a_hook():
+    layer = flambeau.nn.Linear(3, 1)
+    flambeau.nn.init.ones_(layer.weight)
+    layer.register_full_backward_hook(lambda module, given, grads: (given[0] * STATE["factor"],))
+    return lambda x: layer(x).sum()
+
+
+BACKWARDS = {"reads": lambda: of_function(Scaled), "notes": lambda: of_function(Noting), "counts": lambda: of_function(Counting),
+             "prints": lambda: of_function(Printing), "hook": of_a_module_with_a_hook}  # fmt: skip
+
+
+@pytest.mark.parametrize("make", BACKWARDS.values(), ids=BACKWARDS)
+def test_what_code_of_users_does_in_a_backward_pass(make, capsys):
+    """It reads Python's state, which may change before each call, and may change it."""
+    outcomes = []
+    for compiled in (False, True):
+        STATE.update(factor=2.0, list=[], count=0)
+        function = flambeau.compile(make()) if compiled else make()
+        found = []
+        for k in range(14):
+            STATE["factor"] += k == 7
+            x = flambeau.arange(3.0, requires_grad=True)
+            function(x).backward()
+            found.append((x.grad, len(STATE["list"]), STATE["count"], capsys.readouterr().out))
+        outcomes.append(found)
+    same(*outcomes)
+
+
+def test_state_that_changes_between_the_passes_is_refused_once():
+    STATE["factor"] = 2.0
+    function = flambeau.compile(of_function(Scaled))
+    x = flambeau.ones(3, requires_grad=True)
+    for _ in range(5):
+        function(x).backward()
+    loss = function(x)
+    STATE["factor"] = 3.0
+    with pytest.raises(RuntimeError, match=r"has changed since the forward pass \(STATE\['factor'\] was 2.0, is 3.0\)"):
+        loss.backward()
+    x.grad = None
+    function(x).backward()
+    assert x.grad is not None and x.grad.tolist() == [3.0] * 3

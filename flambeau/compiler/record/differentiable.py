@@ -28,6 +28,9 @@ from ..runtime.first_run import Rehearsal, to_the_end
 from ..runtime.messages import Answers
 from ..runtime.program import Program
 from ..runtime.stepwise import run_stepwise
+from ..state.guards import Guard, observe
+from ..state.observer import Observer
+from ..state.reach import Reach, Unreachable
 from .comparison import TensorPrint
 from .recorder import NotRecordable, StepRecorder
 from .results import Results, leaves_of, nodes_of
@@ -37,6 +40,10 @@ _PATIENCE = 2  # calls whose results may stay undifferentiated before the deriva
 OTHER_CASTS = (
     "a backward pass of a compiled function runs under another autocast than its earlier ones, which it was compiled for:"
     " from now on the function runs uncompiled, call it again; or call backward() under the same autocast each time"
+)
+OTHER_STATE = (
+    "what the backward pass of a compiled function reads has changed since the forward pass ({}): from now on the function runs"
+    " uncompiled, call it again; or change it before the forward pass"
 )
 DOUBLE = "torch.compile with aot_autograd does not currently support double backward"
 
@@ -101,6 +108,7 @@ class Derivative:
             dict[str, Any]
         ] = []  # and in backward passes that give what the recorded one gives: that one first
         self.checked = False
+        self.guard: Guard | None = None  # of what users' code in its backward pass reads, if there is such code
         self.undifferentiated = 0  # calls since the recording for which no backward pass came
         self.trail: list[Stage] = []
 
@@ -144,11 +152,13 @@ class Derivative:
                 buffer = recorder.know_storage(t._storage, ("argument", i))
                 if buffer is not None and buffer.source != "state" and buffer.index not in arguments:
                     arguments[buffer.index] = (i, t._offset * t.dtype.itemsize)
-        with recorder.recording():
+        quiet, observer = node.is_quiet(), Observer()
+        with recorder.recording(), contextlib.nullcontext() if quiet else observer.watching(recorder.refuse):
             found = node.eager(grads)
         try:
             self._finish(recorder, arguments, grads, found)
-        except NotRecordable as problem:
+            self.guard = None if quiet else Guard(observe(Reach(observer).explore([]).items))
+        except (NotRecordable, Unreachable) as problem:
             self.problem = str(problem)
         return found
 
@@ -208,6 +218,8 @@ class Derivative:
         for a, b in zip(ours, theirs):
             if (a is None) != (b is None) or (a is not None and not a.matches(b)):
                 self.problem = "a gradient came out differently"
+        if self.guard is not None and not self.problem and (why := self.guard.difference()):
+            self.problem = f"its backward pass changes Python's state: {why}"
         self.checked = not self.problem
 
     def try_other_casts(self, node: FunctionNode, grads: list[Tensor], ours: list) -> None:
@@ -303,6 +315,9 @@ class FunctionNode(CompiledNode):
         if self.live is None and casts.enabled not in derivative.casts:
             derivative.problem = OTHER_CASTS
             raise RuntimeError(OTHER_CASTS)
+        if self.live is None and derivative.guard is not None and (why := derivative.guard.difference()):
+            derivative.problem = OTHER_STATE.format(why)
+            raise RuntimeError(derivative.problem)
         if self.live is None:
             return derivative.arrived(derivative.run(self, grads), came)
         if not derivative.reaches:

@@ -95,7 +95,12 @@ class Recorded:
             storage = t._storage
             if storage.ptr in self.state_addresses or (storage.owner is not None and self._in_state(storage)):
                 return "an argument shares memory with a parameter or a buffer"
-        return self.guard.difference()
+        return self.difference()
+
+    def difference(self) -> str:
+        """Describe what has changed of the state that the function and its derivative read, or return ""."""
+        behind = None if self.derivative is None else self.derivative.guard
+        return self.guard.difference() or ("" if behind is None else behind.difference())
 
     def _in_state(self, storage: UntypedStorage) -> bool:
         """Return whether borrowed memory overlaps that of the state."""
@@ -394,7 +399,7 @@ class Last:
                 return False
         if self.several and len({t._storage.ptr for t in args}) != len(args):
             return False
-        return settings_key() == self.settings and not self.recorded.guard.difference()
+        return settings_key() == self.settings and not self.recorded.difference()
 
 
 __all__ = ["GradSlot", "Last", "Recorded", "extent"]

@@ -266,9 +266,7 @@ def _api_bc_check(func: Function) -> Function:
             order: list[str | None] = [kind, "process_group", "coordinator_rank", "no_dist", "planner"]
             if "coordinator_rank" not in names:
                 order = [kind, "process_group", None, "no_dist", "planner"]
-            for name, value in zip(order, args[1:]):
-                if name is not None:
-                    kwargs[name] = value
+            kwargs.update({name: value for name, value in zip(order, args[1:]) if name is not None})
         return func(args[0], **kwargs)
 
     return cast(Function, inner)

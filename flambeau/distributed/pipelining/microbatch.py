@@ -77,10 +77,7 @@ def _is_spec(value: Any) -> bool:
 def _split_nest(values: Any, specs: Any, num_chunks: int) -> list[Any]:
     """Return nested values for each microbatch."""
     leaves, shape = tree_flatten(values)
-    if specs is None:
-        leaf_specs = [_default_spec(leaf) for leaf in leaves]
-    else:
-        leaf_specs = tree_flatten(specs, is_leaf=_is_spec)[0]
+    leaf_specs = [_default_spec(leaf) for leaf in leaves] if specs is None else tree_flatten(specs, is_leaf=_is_spec)[0]
     if len(leaf_specs) != len(leaves):
         raise ValueError(f"Argument value {values} did not have the same number of values as as chunk spec {specs}")
     split: list[list[Any]] = []

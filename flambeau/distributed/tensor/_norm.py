@@ -42,10 +42,7 @@ def _spec(mesh: Any, placements: list[Any], value: Tensor) -> DTensorSpec:
 def _combined(locals_: list[Tensor], kind: float, mesh: Any, cut: tuple[bool, ...]) -> Tensor:
     """Return the norm of tensors with the same placement on one mesh."""
     held = [vector_norm(t, kind) for t in locals_ if t.numel()]
-    if held:
-        own = vector_norm(_torch["stack"](held), kind)
-    else:
-        own = locals_[0].new_zeros(())
+    own = vector_norm(_torch["stack"](held), kind) if held else locals_[0].new_zeros(())
     if not any(cut):
         return own
     largest = kind == float("inf")

@@ -19,10 +19,7 @@ __all__ = ["Component", "getattr_recursive", "setattr_recursive", "split_by_tags
 def getattr_recursive(obj: Any, name: str) -> Any:
     """Return the attribute at a dotted path, or None."""
     for part in name.split("."):
-        if isinstance(obj, ModuleList):
-            obj = obj._modules.get(part)
-        else:
-            obj = getattr(obj, part, None)
+        obj = obj._modules.get(part) if isinstance(obj, ModuleList) else getattr(obj, part, None)
         if obj is None:
             return None
     return obj

@@ -66,10 +66,7 @@ def _cubic(x: np.ndarray, a: float) -> np.ndarray:
 
 @outlined(512)
 def cubic_band(size: int, out: int, align_corners: bool, factor: float | None, real: Any) -> Band:
-    if size == out:
-        source = np.arange(out).astype(real)
-    else:
-        source = _sources(size, out, align_corners, factor, real)
+    source = np.arange(out).astype(real) if size == out else _sources(size, out, align_corners, factor, real)
     below = np.minimum(np.floor(source).astype(np.int64), size - 1)
     share = np.clip(source - below.astype(real), real(0), real(1)).astype(np.float64)
     weights = np.stack([_cubic(share + 1 - k, -0.75) for k in range(4)], 1)

@@ -92,10 +92,7 @@ def _norm_backward(g: Tensor, input: Tensor, order: float, dim: Any, keepdim: bo
 def _complex_power_grad(g: Tensor, input: Tensor, n: Tensor, order: float) -> Tensor:
     size = input.abs()
     zero = size == 0
-    if order < 2:
-        scaled = (input.sgn() * size ** (order - 1)).masked_fill(zero, 0)
-    else:
-        scaled = input * size ** (order - 2)
+    scaled = (input.sgn() * size ** (order - 1)).masked_fill(zero, 0) if order < 2 else input * size ** (order - 2)
     return scaled * (g * n ** (1 - order)).masked_fill(n == 0, 0)
 
 

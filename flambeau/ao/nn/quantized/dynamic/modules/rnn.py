@@ -112,10 +112,7 @@ class RNNBase(nn.Module):
             )
 
     def get_expected_hidden_size(self, input: Tensor, batch_sizes: Tensor | None) -> tuple[int, int, int]:
-        if batch_sizes is not None:
-            batch = int(batch_sizes[0])
-        else:
-            batch = input.size(0 if self.batch_first else 1)
+        batch = int(batch_sizes[0]) if batch_sizes is not None else input.size(0 if self.batch_first else 1)
         return self.num_layers * (2 if self.bidirectional else 1), batch, self.hidden_size
 
     def check_hidden_size(
