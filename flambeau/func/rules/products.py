@@ -28,13 +28,12 @@ def pseudo_inverse(level: Level, function: Any, input: Tensor, *args: Any, **kwa
 def solve(level: Level, function: Any, A: Tensor, B: Tensor, *, left: bool = True, **options: Any) -> Any:  # noqa: N803
     """Batching rule of linear solvers: a vector as right side stays a vector, which a batch of vectors must not look like."""
     is_vector = len(B.shape) == 1 or (len(B.shape) == len(A.shape) - 1 and B.shape == A.shape[:-1])
-    right = level.full(B).unsqueeze(-1) if is_vector else level.full(B)
-    result = function(level.full(A), right, left=left, **options)
-    if not is_vector:
-        return level.wrap(result)
-    several = isinstance(result, tuple)
-    first = (result[0] if several else result).squeeze(-1)
-    return level.wrap((first, *result[1:]) if several else first)
+    rank = 1 + max(len(A.shape), len(B.shape) + is_vector)
+    right = _of_rank(level.full(B).unsqueeze(-1) if is_vector else level.full(B), rank)
+    result = function(_of_rank(level.full(A), rank), right, left=left, **options)
+    if is_vector:
+        result = (result[0].squeeze(-1), *result[1:]) if isinstance(result, tuple) else result.squeeze(-1)
+    return level.wrap(result)
 
 
 # -- matrices -----------------------------------------------------------------------------------------------------------
@@ -52,19 +51,20 @@ def matmul(level: Level, function: Any, input: Tensor, other: Tensor) -> Any:
         return level.wrap(product(input, level.front(other)))
     a = level.front(input) if ranks[0] > 1 else level.front(input).unsqueeze(-2)
     b = level.front(other) if ranks[1] > 1 else level.front(other).unsqueeze(-1)
-    if level.owns(input) and ranks[1] > max(ranks[0], 2):
-        a = a.reshape(level.size, *(1,) * (ranks[1] - max(ranks[0], 2)), *a.shape[1:])
-    if level.owns(other) and ranks[0] > max(ranks[1], 2):
-        b = b.reshape(level.size, *(1,) * (ranks[0] - max(ranks[1], 2)), *b.shape[1:])
-    result = product(a, b)
+    a = _of_rank(a, 1 + ranks[1]) if level.owns(input) else a
+    result = product(a, _of_rank(b, 1 + ranks[0]) if level.owns(other) else b)
     if ranks[1] == 1:
         result = result.squeeze(-1)
     return level.wrap(result.squeeze(-1 if ranks[1] == 1 else -2) if ranks[0] == 1 else result)
 
 
+def _of_rank(t: Tensor, rank: int) -> Tensor:
+    """Insert dimensions of size one behind the batch's, which must not meet a dimension of the other operand."""
+    return t.reshape(t.shape[0], *(1,) * (rank - len(t.shape)), *t.shape[1:])
+
+
 def _check_inner(a: Tensor, b: Tensor) -> None:
-    inner = b.shape[-2] if len(b.shape) > 1 else b.shape[0]
-    if a.shape[-1] != inner:
+    if a.shape[-1] != b.shape[-2 if len(b.shape) > 1 else 0]:
         raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({list(a.shape)} and {list(b.shape)})")
 
 
