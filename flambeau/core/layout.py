@@ -49,8 +49,8 @@ def broadcast_two(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
 def _broadcast_sizes(long: tuple[int, ...], short: tuple[int, ...], swapped: bool) -> list[int]:
     shift = len(long) - len(short)
     sizes = list(long)
-    for i, n in enumerate(short):
-        m = long[i + shift]
+    for i in reversed(range(len(short))):
+        m, n = long[i + shift], short[i]
         if m == n or n == 1:
             continue
         if m != 1:

@@ -27,6 +27,7 @@ from .utils import _find_tensors, _sync_module_states, _to_kwargs, _verify_param
 
 __all__ = ["DistributedDataParallel"]
 _BROADCAST_BYTES = 250 * _MB_TO_BYTES
+_NOT_NEEDED = "DistributedDataParallel is not needed when a module doesn't have any parameter that requires a gradient."
 
 
 class DistributedDataParallel(Module, Joinable):
@@ -95,7 +96,7 @@ class DistributedDataParallel(Module, Joinable):
         self.buffer_hook: tuple | None = None
         parameters, expect_sparse = self._build_params_for_reducer()
         if not parameters:
-            self._log_and_throw(RuntimeError, "DistributedDataParallel is not needed when a module doesn't have any parameters that require a gradient.")  # fmt: skip
+            self._log_and_throw(RuntimeError, _NOT_NEEDED)
         if init_sync:
             _verify_param_shape_across_processes(self.process_group, parameters)
             _sync_module_states(
@@ -109,10 +110,7 @@ class DistributedDataParallel(Module, Joinable):
         if device_mesh is not None and device_mesh.ndim != 1:
             raise RuntimeError(f"Only 1D device mesh is supported, but got {device_mesh}.")
         if not any(p.requires_grad for p in module.parameters()):
-            self._log_and_throw(
-                RuntimeError,
-                "DistributedDataParallel is not needed when a module doesn't have any parameters that require a gradient.",
-            )
+            self._log_and_throw(RuntimeError, _NOT_NEEDED)
         if device_ids is not None and len(device_ids) > 1:
             self._log_and_throw(ValueError, "device_ids can only be None or contain a single element.")
         kinds = {p.device.type for p in module.parameters()}

@@ -51,8 +51,35 @@ def _one(tensors: Any, what: str) -> Tensor:
     return tensors[0]
 
 
+def _same_size(what: str, tensor: Tensor, others: Sequence[Tensor]) -> None:
+    for index, other in enumerate(others):
+        if other.numel() != tensor.numel():
+            expected, got = (f"({', '.join(map(str, t.shape))})" for t in (tensor, other))
+            raise RuntimeError(
+                f"ProcessGroupGloo::{what}: invalid tensor size at index {index} (expected {expected}, got {got})"
+            )
+        if other.dtype is not tensor.dtype:
+            raise RuntimeError(
+                f"ProcessGroupGloo::{what}: invalid tensor type at index {index} (expected {tensor.dtype}, got {other.dtype})"
+            )
+
+
 class ProcessGroup(OrderedGroup):
     """A group of ranks that communicate. Made by `init_process_group` and `new_group`; its methods return a `Work`."""
+
+    def _one_each(self, what: str, which: str, tensor: Tensor, tensors: Sequence[Tensor]) -> None:
+        if len(tensors) != self._size:
+            raise RuntimeError(
+                f"ProcessGroupGloo::{what}: Incorrect {which} list size {len(tensors)}. {which.capitalize()} list size should be"
+                f" {self._size}, same as size of the process group."
+            )
+        _same_size(what, tensor, tensors)
+
+    def _root(self, opts: Any, what: str) -> tuple[int, timedelta]:
+        root, limit = (opts, NO_TIMEOUT) if isinstance(opts, int) else (opts.rootRank, opts.timeout)
+        if not 0 <= root < self._size:
+            raise RuntimeError(f"ProcessGroupGloo::{what}: invalid root rank: {root}")
+        return root, limit
 
     # -- collectives --------------------------------------------------------------------------------------------------
 
@@ -114,7 +141,7 @@ class ProcessGroup(OrderedGroup):
 
     def broadcast(self, tensors: Any, opts: Any = 0, timeout: timedelta | None = None, *, _wait: bool = False) -> Work:
         tensor = _one(tensors, "broadcast")
-        root, limit = (opts, NO_TIMEOUT) if isinstance(opts, int) else (opts.rootRank, opts.timeout)
+        root, limit = self._root(opts, "broadcast")
         _check(tensor, "broadcast")
         memory = memory_of(tensor)
 
@@ -127,7 +154,7 @@ class ProcessGroup(OrderedGroup):
 
     def reduce(self, tensors: Any, opts: Any = None, op: Any = None, *, _wait: bool = False) -> Work:
         tensor = _one(tensors, "reduce")
-        root = opts if isinstance(opts, int) else (0 if opts is None else opts.rootRank)
+        root, _ = self._root(opts or 0, "reduce")
         kind, factor, limit = self._reduce_settings(op if op is not None else None if isinstance(opts, int) else opts)
         _check(tensor, "reduce")
         memory = memory_of(tensor)
@@ -144,10 +171,11 @@ class ProcessGroup(OrderedGroup):
         tensor = _one(tensors, "allgather")
         outputs = output_lists[0] if output_lists and not isinstance(output_lists[0], Tensor) else output_lists
         if len(outputs) != self._size:
-            raise ValueError(
-                f"ProcessGroup::allgather: invalid output tensor list at index 0 (expected length {self._size}, got"
+            raise RuntimeError(
+                f"ProcessGroupGloo::allgather: invalid output tensor list at index 0 (expected length {self._size}, got"
                 f" {len(outputs)})"
             )
+        _same_size("allgather", tensor, outputs[self._rank : self._rank + 1])
         source = contiguous(tensor)
         limit = self._seconds(getattr(opts, "timeout", None))
         uneven = any(o.numel() != source.numel() for o in outputs)
@@ -160,11 +188,6 @@ class ProcessGroup(OrderedGroup):
                 engine.all_gather(memory_of(source), [memory_of(o) for o in places], limit)
             put_back(places, outputs)
 
-        for output in outputs:
-            if output.dtype is not tensor.dtype:
-                raise TypeError(
-                    f"Invalid usage of tensors with different dtypesFound {tensor.dtype} and  {output.dtype}"
-                )
         return self._run("all_gather", function, [list(outputs)], [tensor], _wait)
 
     def _allgather_base(self, output: Tensor, tensor: Tensor, opts: Any = None, *, _wait: bool = False) -> Work:
@@ -216,8 +239,10 @@ class ProcessGroup(OrderedGroup):
 
     def gather(self, output_lists: Any, tensors: Any, opts: Any = 0, *, _wait: bool = False) -> Work:
         tensor = _one(tensors, "gather")
-        root, limit = (opts, NO_TIMEOUT) if isinstance(opts, int) else (opts.rootRank, opts.timeout)
+        root, limit = self._root(opts, "gather")
         outputs = list(output_lists[0]) if output_lists else []
+        if self._rank == root:
+            self._one_each("gather", "output", tensor, outputs)
         source = contiguous(tensor)
 
         def function(engine: Any) -> None:
@@ -229,8 +254,10 @@ class ProcessGroup(OrderedGroup):
 
     def scatter(self, tensors: Any, input_lists: Any, opts: Any = 0, *, _wait: bool = False) -> Work:
         tensor = _one(tensors, "scatter")
-        root, limit = (opts, NO_TIMEOUT) if isinstance(opts, int) else (opts.rootRank, opts.timeout)
+        root, limit = self._root(opts, "scatter")
         inputs = [contiguous(t) for t in input_lists[0]] if input_lists else []
+        if self._rank == root:
+            self._one_each("scatter", "input", tensor, inputs)
         _check(tensor, "scatter")
 
         def function(engine: Any) -> None:
@@ -242,6 +269,7 @@ class ProcessGroup(OrderedGroup):
     def reduce_scatter(self, tensors: Any, input_lists: Any, opts: Any = None, *, _wait: bool = False) -> Work:
         tensor = _one(tensors, "reduce_scatter")
         inputs = input_lists[0] if input_lists and not isinstance(input_lists[0], Tensor) else input_lists
+        self._one_each("reduce_scatter", "input", tensor, inputs)
         op, factor, limit = self._reduce_settings(opts)
         _check(tensor, "reduce_scatter")
         parts = [contiguous(t) for t in inputs]

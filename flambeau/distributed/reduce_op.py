@@ -114,12 +114,11 @@ def combiner(op: RedOpType, d: Any) -> Callable[[Any, Any, Any], None]:
     if op in (RedOpType.AVG, RedOpType.PREMUL_SUM):
         op = RedOpType.SUM  # what is done before and after is the process group's business
     if d in _NUMPY:
-        if op not in _UFUNCS or (_NUMPY[d].kind in "fc" and op >= RedOpType.BAND):
-            raise RuntimeError(f"Cannot use ReduceOp.{op.name} with {d} tensors")
-        return _ufunc(_UFUNCS[op])
-    if op not in _KERNELS:
-        raise RuntimeError(f"Cannot use ReduceOp.{op.name} with {d} tensors")
-    return _kernel(_KERNELS[op])
+        if op in _UFUNCS and not (_NUMPY[d].kind in "fc" and op >= RedOpType.BAND):
+            return _ufunc(_UFUNCS[op])
+    elif op in _KERNELS:
+        return _kernel(_KERNELS[op])
+    raise RuntimeError(f"Cannot use ReduceOp.{op.name} with {'non-integral dtype' if op >= RedOpType.BAND else d}")
 
 
 @functools.cache

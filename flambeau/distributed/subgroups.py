@@ -52,10 +52,10 @@ def new_group(
             "the new group's world size should be less or equal to the world size set by init_process_group"
         )
     if len(set(members)) != len(members):
-        raise ValueError("The rank list of new_group has duplicate entries")
+        raise ValueError(f"ranks list must not contain duplicate entries, got {members}")
     for member in members:
         if not 0 <= member < size:
-            raise ValueError("The new group's rank should be within the world_size set by init_process_group")
+            raise ValueError(f"Rank {member} is out of range. Valid ranks are 0 to {size - 1} (world_size={size})")
     if use_local_synchronization:
         if backend == Backend.MPI:
             raise ValueError("MPI backend doesn't support use_local_synchronization=True")

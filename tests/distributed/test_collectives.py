@@ -82,6 +82,26 @@ def scattered_sums(rank, size):
     assert whole.tolist() == [float(r) for r in range(size) for _ in range(2)]
 
 
+def wrong_lists_are_refused(rank, size):
+    x, wrong = torch.ones(2), [torch.zeros(3) for _ in range(size)]
+    for function, pattern in (
+        (lambda: dist.all_gather(wrong, x), r"allgather: invalid tensor size at index 0 \(expected \(2\), got \(3\)\)"),
+        (lambda: dist.reduce_scatter(x, wrong), "reduce_scatter: invalid tensor size"),
+        (lambda: dist.reduce_scatter(x, [torch.ones(2)]), f"input list size 1. Input list size should be {size}"),
+        (lambda: dist.broadcast(x, 7), "broadcast: invalid root rank: 7"),
+        (lambda: dist.new_group([0, 7]), "Rank 7 is out of range"),
+    ):
+        with pytest.raises((RuntimeError, ValueError), match=pattern):
+            function()
+    if rank == 0:
+        for function in (dist.gather, dist.scatter):
+            for given, pattern in ((wrong, "invalid tensor size at index 0"), (wrong[1:], "list size should be")):
+                with pytest.raises(RuntimeError, match=pattern):
+                    function(x, given)
+    dist.all_reduce(x)  # nothing was sent, so the group goes on
+    assert x.tolist() == [size, size]
+
+
 def uneven_exchange(rank, size):
     sends, receives = [rank + r for r in range(size)], [r + rank for r in range(size)]
     out = torch.empty(sum(receives), 2)
@@ -238,8 +258,8 @@ def mismatches_are_found(rank, size):
 
 
 CHECKS = [
-    all_reduce_of_every_dtype, operations, broadcast_gather_scatter, scattered_sums, uneven_exchange, asynchronous, messages,
-    objects, groups, non_contiguous, gradients_flow, coalesced, sparse, monitored, waiting_takes_no_core,
+    all_reduce_of_every_dtype, operations, broadcast_gather_scatter, scattered_sums, wrong_lists_are_refused, uneven_exchange, asynchronous, messages, objects,
+    groups, non_contiguous, gradients_flow, coalesced, sparse, monitored, waiting_takes_no_core,
 ]  # fmt: skip
 _outcomes: dict[str, dict[str, str]] = {}
 

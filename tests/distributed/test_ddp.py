@@ -216,7 +216,7 @@ def optimizers(rank, size):
 def different_models(rank, size):
     with pytest.raises(RuntimeError, match="appears not to match sizes|expects same model"):
         DDP(nn.Linear(3, 4 + rank))
-    with pytest.raises(RuntimeError, match="doesn't have any parameters that require a gradient"):
+    with pytest.raises(RuntimeError, match="doesn't have any parameter that requires a gradient"):
         DDP(nn.ReLU())
 
 

@@ -86,3 +86,10 @@ def test_the_same_exception(expression):
 def test_a_matrix_of_powers_too_large_for_the_memory_is_refused_at_once():
     with pytest.raises(RuntimeError, match="memory"):
         flambeau.vander(flambeau.ones(3), 2**42)
+
+
+@pytest.mark.parametrize("call", ["a + b", "F.l1_loss(a, b)", "t.where(a > 0, b, a)", "a.expand(4, 5)"])
+def test_sizes_that_do_not_fit_are_told_of_the_last_dimension(call):
+    a, b = flambeau.ones(2, 3), flambeau.ones(4, 5)
+    with pytest.raises(RuntimeError, match=r"\(\d\) must match .* \(\d\) at non-singleton dimension 1"):
+        eval(call, {"t": flambeau, "F": flambeau.nn.functional, "a": a, "b": b})

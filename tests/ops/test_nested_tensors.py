@@ -251,3 +251,15 @@ def test_parts_have_pytorchs_names_and_vectors_are_no_batches():
         for flat in (flambeau.tensor(3.0), flambeau.ones(3)):
             with pytest.raises(RuntimeError, match="Expected tensor argument to have dim"):
                 flambeau.nested.as_nested_tensor(flat, layout=layout)
+
+
+def test_heads_are_split_and_merged_where_rows_differ_in_length():
+    rows = [flambeau.arange(8.0).view(2, 4), flambeau.arange(12.0).view(3, 4)]
+    nested = flambeau.nested.nested_tensor(rows, layout=flambeau.jagged, requires_grad=True)
+    heads = nested.unflatten(-1, (2, 2))
+    assert str(heads.shape).endswith(", 2, 2])") and [r.tolist() for r in heads.unbind()] == [
+        r.view(-1, 2, 2).tolist() for r in rows
+    ]
+    merged = heads.transpose(1, 2).transpose(1, 2).flatten(-2)
+    (merged * merged).sum().backward()
+    assert [g.tolist() for g in nested.grad.unbind()] == [(2 * r).tolist() for r in rows]

@@ -18,6 +18,7 @@ from ...core.tensor import Tensor
 from ..creation.construct import from_data
 from ..machinery.record import Batched, Op, lookup
 from ..shape.joining import cat, stack
+from ..shape.reshape import view_shape
 from . import call_by_record, deep_copy, dims_given, held_as, on_values, relabelled, sizes_given, value_of, written_by
 from .jagged_rows import lengths_of, rows_of, without_gaps
 
@@ -386,7 +387,7 @@ for _rule, _keys in (
     (_selected, ("select",)),
     (_attention, ("nn.functional.scaled_dot_product_attention",)),
     (_product, ("matmul", "bmm")),
-    (_viewed, ("view", "reshape")),
+    (_viewed, ("view", "reshape", view_shape.op.key)),
     (_flattened, ("flatten",)),
     (_expanded, ("expand",)),
     (_chunked, ("chunk",)),

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...core.aliases import AnyFunction
 from ...core.graph import grad_mode
+from ...core.layout import broadcast_shapes
 from ...core.tensor import Tensor, numel_of
 from ...expr import Expr, arg, arguments, as_expr, pullback, substitute
 from ...expr import functions as f
@@ -115,25 +116,8 @@ def same_shapes(input: Tensor, target: Tensor, stacklevel: int = 4) -> tuple[Ten
 
 def broadcast(*tensors: Tensor) -> tuple[Tensor, ...]:
     """Return views of the tensors in their common shape."""
-    shape: Any = tensors[0].shape
-    for t in tensors[1:]:
-        shape = _two(shape, t.shape)
+    shape: Any = broadcast_shapes(*(t.shape for t in tensors))
     return tuple(t if t.shape == shape else t.expand(shape) for t in tensors)
-
-
-def _two(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
-    if a == b:
-        return a
-    rank = max(len(a), len(b))
-    left, right = (1,) * (rank - len(a)) + tuple(a), (1,) * (rank - len(b)) + tuple(b)
-    shape = []
-    for d, (m, n) in enumerate(zip(left, right)):
-        if m != n and m != 1 and n != 1:
-            raise RuntimeError(
-                f"The size of tensor a ({m}) must match the size of tensor b ({n}) at non-singleton dimension {d}"
-            )
-        shape.append(n if m == 1 else m)
-    return tuple(shape)
 
 
 # -- formulas ---------------------------------------------------------------------------------------------------------

@@ -192,7 +192,7 @@ def expanded_shape(self: Tensor, sizes: list[int]) -> tuple[int, ...]:
             f"expand({self.type()}{{{list(self.shape)}}}, size={sizes}): the number of sizes provided ({len(sizes)})"
             f" must be greater or equal to the number of dimensions in the tensor ({len(self.shape)})"
         )
-    for i, n in enumerate(sizes):
+    for i, n in reversed(list(enumerate(sizes))):
         if i < shift:
             if n < 0:
                 raise RuntimeError(
