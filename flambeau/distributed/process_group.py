@@ -53,15 +53,11 @@ def _one(tensors: Any, what: str) -> Tensor:
 
 def _same_size(what: str, tensor: Tensor, others: Sequence[Tensor]) -> None:
     for index, other in enumerate(others):
-        if other.numel() != tensor.numel():
-            expected, got = (f"({', '.join(map(str, t.shape))})" for t in (tensor, other))
-            raise RuntimeError(
-                f"ProcessGroupGloo::{what}: invalid tensor size at index {index} (expected {expected}, got {got})"
-            )
-        if other.dtype is not tensor.dtype:
-            raise RuntimeError(
-                f"ProcessGroupGloo::{what}: invalid tensor type at index {index} (expected {tensor.dtype}, got {other.dtype})"
-            )
+        name = "size" if other.numel() != tensor.numel() else "type" if other.dtype is not tensor.dtype else None
+        if name:
+            given = [f"({', '.join(map(str, t.shape))})" if name == "size" else t.dtype for t in (tensor, other)]
+            at = f"invalid tensor {name} at index {index} (expected {given[0]}, got {given[1]})"
+            raise RuntimeError(f"ProcessGroupGloo::{what}: {at}")
 
 
 class ProcessGroup(OrderedGroup):
@@ -171,10 +167,8 @@ class ProcessGroup(OrderedGroup):
         tensor = _one(tensors, "allgather")
         outputs = output_lists[0] if output_lists and not isinstance(output_lists[0], Tensor) else output_lists
         if len(outputs) != self._size:
-            raise RuntimeError(
-                f"ProcessGroupGloo::allgather: invalid output tensor list at index 0 (expected length {self._size}, got"
-                f" {len(outputs)})"
-            )
+            lengths = f"(expected length {self._size}, got {len(outputs)})"
+            raise RuntimeError(f"ProcessGroupGloo::allgather: invalid output tensor list at index 0 {lengths}")
         _same_size("allgather", tensor, outputs[self._rank : self._rank + 1])
         source = contiguous(tensor)
         limit = self._seconds(getattr(opts, "timeout", None))

@@ -16,9 +16,14 @@ class TracerWarning(Warning):
     """Warning about what a trace cannot represent: Python values that depend on tensors, results that differ."""
 
 
-def _user_frame() -> tuple[Any, int]:
+def _user_frame(layers: bool = False) -> tuple[Any, int]:
+    """Return the innermost frame of the user's code, or with `layers` that of a layer which it called, and its level."""
     frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "flambeau":
+    while frame.f_back is not None:
+        room = str(frame.f_globals.get("__name__", ""))
+        is_layer = room.startswith(_LAYERS) and not room.endswith((".module", ".hooks"))
+        if room.partition(".")[0] != "flambeau" or (layers and is_layer):
+            break
         frame, level = frame.f_back, level + 1
     return frame, level
 
@@ -30,17 +35,8 @@ def user_range() -> Range:
 
 
 def variable_name(tensor: Tensor) -> str:
-    """Return the name of the variable that holds a tensor in the user's code, or in the layer that it calls.
-
-    PyTorch's traced graphs show the names in the function of Python that calls an operator.
-    """
-    frame = sys._getframe(1)
-    while (
-        frame.f_back is not None and (room := str(frame.f_globals.get("__name__", ""))).partition(".")[0] == "flambeau"
-    ):
-        if room.startswith(_LAYERS) and not room.endswith((".module", ".hooks")):
-            break
-        frame = frame.f_back
+    """Return the variable that holds a tensor in the user's code, or in a layer it calls: PyTorch's traced graphs show these names."""
+    frame, _ = _user_frame(layers=True)
     return next((name for name, held in frame.f_locals.items() if held is tensor and not name.startswith("_")), "")
 
 
