@@ -352,3 +352,12 @@ def test_a_schedule_does_not_keep_the_optimizer_alive() -> None:
         assert reference() is None
     finally:
         gc.enable()
+
+
+def test_functions_come_last_in_the_saved_state():
+    optimizer = optim.SGD([flambeau.ones(1, requires_grad=True)], lr=1.0)
+    for schedule, name in (
+        (optim.lr_scheduler.LambdaLR(optimizer, half), "lr_lambdas"),
+        (optim.lr_scheduler.CyclicLR(optimizer, 0.1, 1.0, cycle_momentum=False), "_scale_fn_custom"),
+    ):
+        assert list(schedule.state_dict())[-1] == name

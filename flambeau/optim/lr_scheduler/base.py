@@ -202,7 +202,7 @@ class LRScheduler:
 def without_functions(state: dict[str, Any], *names: str) -> dict[str, Any]:
     """Return a schedule's state with functions replaced by what can be saved of them: the attributes of callable objects."""
     for name in names:
-        value = state.get(name)
+        value = state.pop(name)  # last, as in the files that PyTorch saves
         state[name] = [_attributes(f) for f in value] if isinstance(value, list) else _attributes(value)
     return state
 
