@@ -67,6 +67,15 @@ class Size(tuple[int, ...]):
 make_size: Callable[[Iterable[int]], Size] = partial(tuple.__new__, Size)
 
 
+def new_size(sizes: Iterable[int]) -> Size:
+    """Return the shape of a new tensor; raise an error for a negative size."""
+    shape = make_size(sizes)
+    for n in shape:
+        if n < 0:
+            raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(shape)}")
+    return shape
+
+
 def _checked(item: Any, position: int) -> int:
     if getattr(item, "is_followed", False):  # a number that a recorder follows
         return item

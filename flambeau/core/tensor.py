@@ -31,7 +31,7 @@ from .overrides import (
     register_subclass,
 )
 from .shadowing import shadow
-from .size import Size, make_size
+from .size import Size, make_size, new_size
 from .storage import UntypedStorage
 from .user_frames import user_frame
 
@@ -428,7 +428,7 @@ _CONTIGUOUS: dict[tuple[Any, ...], tuple[Size, tuple[int, ...], int]] = {}
 def _contiguous_layout(shape: Iterable[int]) -> tuple[Size, tuple[int, ...], int]:
     """Return size, strides and number of elements of a contiguous tensor."""
     shape = tuple([int(n) for n in shape])  # NumPy's integers and bool are equal to ints, but do not print like them
-    return remember(_CONTIGUOUS, shape, (make_size(shape), contiguous_strides(shape), numel_of(shape)))
+    return remember(_CONTIGUOUS, shape, (new_size(shape), contiguous_strides(shape), numel_of(shape)))
 
 
 def empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], d: dtype, where: device = cpu) -> Tensor:
@@ -447,7 +447,7 @@ _STRIDED: dict[tuple[Any, ...], tuple[Size, tuple[int, ...], int, bool]] = {}
 
 def _strided_layout(shape: Iterable[int], strides: Iterable[int]) -> tuple[Size, tuple[int, ...], int, bool]:
     """Return size, strides, number of elements from the first to the last, and whether that is contiguous."""
-    size, strides = make_size(tuple([int(n) for n in shape])), tuple([int(n) for n in strides])
+    size, strides = new_size([int(n) for n in shape]), tuple([int(n) for n in strides])
     extent = 1 + sum([(n - 1) * step for n, step in zip(size, strides)]) if numel_of(size) else 0
     return remember(_STRIDED, (size, strides), (size, strides, extent, is_contiguous_layout(size, strides)))
 

@@ -69,3 +69,37 @@ CASES = [
 @pytest.mark.parametrize("case", CASES)
 def test_as_in_pytorch(case):
     assert outcome(case, flambeau) == outcome(case, torch)
+
+
+def complex_ones(*shape):
+    return flambeau.ones(*shape, dtype=flambeau.complex64)
+
+
+# Parts of operators by PyTorch's names: kernels trust what the public functions have checked, so they check it again.
+PARTS = [
+    lambda a: a._fft_c2r(flambeau.ones(2, 3), [1], 0, 4),
+    lambda a: a._fft_c2r(complex_ones(2, 3), [1], 0, 0),
+    lambda a: a._fft_c2r(complex_ones(2, 3), [1], 0, 100),
+    lambda a: a._fft_c2r(complex_ones(2, 3), [], 0, 4),
+    lambda a: a._fft_c2r(complex_ones(2, 3, 4), [2, -1], 0, 4),
+    lambda a: a._fft_c2c(complex_ones(2, 3), [-1], 0, True),
+    lambda a: a._fft_c2c(flambeau.ones(2, 3), [1], 0, True),
+    lambda a: a._fft_c2c(complex_ones(2, 0), [1], 0, True),
+    lambda a: a._fft_r2c(flambeau.ones(2, 3), [1, 1], 0, True),
+    lambda a: a._fft_r2c(complex_ones(2, 3), [1], 0, True),
+    lambda a: a.select_backward(flambeau.ones(2), [-1, 2], 0, 0),
+    lambda a: a.diagonal_backward(flambeau.ones(2), [-1, 2, 2], 0, 1, 2),
+    lambda a: a.slice_backward(flambeau.ones(2), [-2], 0, 0, 2, 1),
+    lambda a: a._cdist_backward(
+        flambeau.ones(4, 4), flambeau.ones(2, 3, 4), flambeau.ones(3, 3), 1.0, flambeau.ones(4, 4)
+    ),
+    lambda a: a._cdist_backward(
+        flambeau.ones(2, 3), flambeau.ones(2, 4), flambeau.ones(3, 4).double(), 2.0, flambeau.ones(2, 3)
+    ),
+]
+
+
+@pytest.mark.parametrize("part", range(len(PARTS)))
+def test_parts_of_operators_refuse_what_does_not_fit(part):
+    with pytest.raises(RuntimeError, match="Expected|Only supports|Invalid number|negative dimension"):
+        PARTS[part](flambeau.ops.aten)

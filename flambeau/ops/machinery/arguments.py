@@ -13,7 +13,7 @@ from ...core.dtype import dtype
 from ...core.held import NoNumber
 from ...core.layout import layout, memory_format, strided
 from ...core.quantized import QuantizedRefusal
-from ...core.size import Size, make_size
+from ...core.size import Size, new_size
 from ...core.sparse import SparseOperand
 from ...core.tensor import Tensor
 from ...core.typenames import type_name
@@ -123,11 +123,7 @@ def as_shape(size: tuple[Any, ...], name: str) -> Size:
     """Return the shape of a new tensor from the arguments of zeros(2, 3), zeros((2, 3)) or zeros([2, 3])."""
     if not size:
         raise TypeError(f'{name}() missing 1 required positional arguments: "size"')
-    shape = varargs_ints(size, name)
-    for n in shape:
-        if n < 0:
-            raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(shape)}")
-    return make_size(shape)
+    return new_size(varargs_ints(size, name))
 
 
 def as_number(value: Any, name: str, argument: str, position: int) -> Any:

@@ -92,6 +92,12 @@ def _cdist_grads(g: Tensor, x1: Tensor, x2: Tensor, p: float, out: Tensor, needs
 @internal(grads={("grad", "x", "other", "distances"): unknown_derivative("_cdist_backward")}, batching="each")
 def cdist_backward(grad: Tensor, x: Tensor, other: Tensor, p: float, distances: Tensor, swapped: bool) -> NewTensor:
     """The gradient of the points `x`; `swapped` if they are the second ones of the pairs."""
+    sizes = x.shape[-2:-1] + other.shape[-2:-1]
+    pairs = x.shape[:-2] + (sizes[::-1] if swapped else sizes)
+    fits = len(sizes) == 2 and grad.shape == distances.shape == pairs and other.shape[:-2] == x.shape[:-2]
+    if not fits or other.shape[-1] != x.shape[-1] or len({t.dtype for t in (grad, x, other, distances)}) > 1:
+        found = ", ".join(f"{list(t.shape)} of {t.dtype.scalar_type}" for t in (grad, x, other, distances))
+        raise RuntimeError(f"Expected gradient, points, other points and distances that fit, but got {found}")
     return x.shape, x.dtype, x.device
 
 

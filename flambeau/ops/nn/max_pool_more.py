@@ -76,9 +76,6 @@ def _adaptive(name: str, input: Tensor, output_size: Any, dims: int) -> tuple[Te
                 f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes"
                 f" {list(input.shape)} with dimension {i} being empty"
             )
-    if min(sizes) < 0:
-        shape = [*input.shape[:-dims], *sizes]
-        raise RuntimeError(f"Trying to create tensor with negative dimension {min(sizes)}: {shape}")
     need_dtype(name, input)
     return _ADAPTIVE[dims](input, sizes)
 

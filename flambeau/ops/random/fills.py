@@ -132,16 +132,10 @@ def randperm(n: Any, *, generator: Any = None, out: Any = None, **options: Any) 
     >>> manual_seed(0); randperm(5)
     tensor([2, 0, 1, 3, 4])
     """
-    n = as_int(n, "randperm", "n", 1)
-    if n < 0:
-        raise RuntimeError(f"Trying to create tensor with negative dimension {n}: [{n}]")
+    shape = make_size((as_int(n, "randperm", "n", 1),))
     chosen = read_options("randperm", options)
     source = as_generator(generator, "randperm")
-    t = (
-        prepare_out("randperm", out, make_size((n,)), chosen)
-        if out is not None
-        else new(make_size((n,)), chosen, dt.int64)
-    )
+    t = new(shape, chosen, dt.int64) if out is None else prepare_out("randperm", out, shape, chosen)
     fill(t, source, _PERMUTATION)
     if out is None:
         return finish(t, chosen.requires_grad)

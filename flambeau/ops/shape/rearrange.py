@@ -9,7 +9,7 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.layout import channels_last_strides, contiguous_format, suggests_channels_last, wrap_dim
-from ...core.size import make_size
+from ...core.size import make_size, new_size
 from ...core.tensor import Tensor, copy_of_array, empty, numel_of
 from ...kernels.library.pixels import mirrored_rows
 from ...kernels.library.triangle import triangle
@@ -75,9 +75,7 @@ def repeat(self: Tensor, *repeats: Any, **named: Any) -> Tensor:
     times = varargs_ints(collected(repeats, named, "repeats", "repeat"), "repeat", "repeats")
     if len(times) < len(self.shape):
         raise RuntimeError("Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor")
-    if any(r < 0 for r in times):
-        raise RuntimeError(f"Trying to create tensor with negative dimension {min(times)}: {list(times)}")
-    return repeat_times(self, times)
+    return repeat_times(self, new_size(times))
 
 
 @composite

@@ -67,6 +67,17 @@ def scale_of(normalization: int, sizes: list[int]) -> float:
     return 1.0 / (math.sqrt(count) if normalization == 1 else count)
 
 
+def _check(input: Tensor, dims: tuple[int, ...], kind: str, points: int = 1) -> None:
+    """Raise an error unless the input is of this kind, and has the dimensions, each once, and something along them: kernels trust that."""
+    matches = input.dtype.is_complex if kind == "complex" else input.dtype.is_floating_point
+    if not matches:
+        raise RuntimeError(f"Only supports {kind} dtypes, but found: {input.dtype.scalar_type}")
+    rank = len(input.shape)
+    if len(set(dims)) < len(dims) or not all(0 <= d < rank for d in dims):
+        raise RuntimeError(f"Expected different dimensions from 0 to {rank - 1}, but got dim={list(dims)}")
+    _check_points(min([points, *(input.shape[d] for d in dims)]))
+
+
 def _complex_gradient(g: Tensor, dims: tuple[int, ...], normalization: int, forward: bool) -> Tensor:
     return complex_transform(g, dims, normalization, not forward)
 
@@ -77,6 +88,7 @@ def _complex_gradient(g: Tensor, dims: tuple[int, ...], normalization: int, forw
 )  # fmt: skip
 def complex_transform(input: Tensor, dims: tuple[int, ...], normalization: int, forward: bool) -> NewTensor:
     """The coefficients of complex numbers, or the inverse."""
+    _check(input, dims, "complex")
     return input.shape, input.dtype, input.device, _strides(input.shape, _memory_order(input, dims, True))
 
 
@@ -121,6 +133,7 @@ def _real_gradient(g: Tensor, dims: tuple[int, ...], normalization: int, oneside
 )  # fmt: skip
 def real_transform(input: Tensor, dims: tuple[int, ...], normalization: int, onesided: bool) -> NewTensor:
     """The coefficients of real numbers, all or half of them."""
+    _check(input, dims, "floating-point", len(dims))
     shape = list(input.shape)
     if onesided:
         shape[dims[-1]] = shape[dims[-1]] // 2 + 1
@@ -171,6 +184,9 @@ def _to_real_gradient(g: Tensor, dims: tuple[int, ...], normalization: int, size
 )  # fmt: skip
 def inverse_real_transform(input: Tensor, dims: tuple[int, ...], normalization: int, size: int) -> NewTensor:
     """The `size` real numbers along the last of dims from half of their coefficients."""
+    _check(input, dims, "complex", min(size, len(dims)))
+    if input.shape[dims[-1]] <= size // 2:
+        raise RuntimeError(f"Expected {size // 2 + 1} coefficients of {size} numbers, but got {input.shape[dims[-1]]}")
     shape = tuple([size if i == dims[-1] else n for i, n in enumerate(input.shape)])
     return shape, input.dtype.to_real(), input.device, _strides(shape, _memory_order(input, dims, False))
 

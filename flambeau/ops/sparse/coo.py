@@ -10,7 +10,7 @@ from ...backends.cpu.threads import get_num_threads
 from ...core import dtype as dt
 from ...core.device import cpu, default_device
 from ...core.promotion import get_default_dtype
-from ...core.size import Size, make_size
+from ...core.size import Size, make_size, new_size
 from ...core.sparse import Invariants, SparseCoo, SparseTensor, empty_coo, new_coo, new_csr
 from ...core.tensor import Tensor, empty, numel_of
 from ...kernels.library import sparse as kernels
@@ -168,10 +168,7 @@ def sparse_coo_tensor(
 
 
 def read_shape(size: Any, position: int) -> Size:
-    shape = as_ints(size, "sparse_coo_tensor", "size", position)
-    if any(n < 0 for n in shape):
-        raise RuntimeError(f"Trying to create tensor with negative dimension {min(shape)}: {list(shape)}")
-    return make_size(shape)
+    return new_size(as_ints(size, "sparse_coo_tensor", "size", position))
 
 
 def check_invariants_of(t: SparseCoo) -> None:
