@@ -188,10 +188,9 @@ class Subscripts:
         innermost = kind
         while isinstance(innermost, T.ListType):
             innermost = innermost.element
-        # Of floats: an error when it runs, as in PyTorch.
+        # Positions, whatever they are written as: a list of bools is no mask in PyTorch's language.
         if isinstance(kind, T.ListType) and innermost in (T.INT, T.BOOL, T.FLOAT):
-            number = {T.INT: 4, T.BOOL: 11, T.FLOAT: 6}[innermost]
-            dtype = Named(self.constant(number, T.INT, place), place, "dtype")
+            dtype = Named(self.constant(4, T.INT, place), place, "dtype")
             return "tensor", self.call_operator(place, "aten::tensor", [Named(value, place)], [dtype])
         raise error(
             place,
