@@ -51,6 +51,26 @@ PROGRAMS = [
     "T_ = v('models.detection.transform')\nt = T_.GeneralizedRCNNTransform(20, 40, [0.1, 0.2, 0.3], [0.5, 0.6, 0.7], 8).eval()\ni, g = t([exact(3, 15, 10), exact(3, 8, 30)], [{'boxes': a, 'keypoints': L.ones(1, 2, 3), 'masks': L.ones(1, 15, 10).byte(), 'labels': L.ones(1).long()}, {'boxes': b, 'labels': L.ones(1).long()}])\ni.tensors, i.image_sizes, [t_['boxes'] for t_ in g], g[0]['keypoints'], g[0]['masks'].shape, t.postprocess([{'boxes': a}], [(20, 13)], [(15, 10)]), str(t), T_.resize_boxes(a, (4, 5), (8, 20)), T_.resize_keypoints(L.ones(1, 2, 3), (4, 5), (8, 20))",
     "D = v('models.detection.generalized_rcnn')\nX = v('ops.feature_pyramid_network')\nf = X.FeaturePyramidNetwork([3, 5], 4, X.LastLevelMaxPool())\nP = X.LastLevelP6P7(4, 4)\nout = f({'x': exact(1, 3, 8, 8), 'y': exact(1, 5, 4, 4)})\n[[k, digest(t)] for k, t in out.items()], digest(P([exact(1, 4, 6, 6)], [exact(1, 4, 6, 6)], ['0'])[0]), P([exact(1, 4, 6, 6)], [exact(1, 4, 6, 6)], ['0'])[1]",
     "P = v('ops.poolers')\nm = P.LevelMapper(2, 5, 224, 4, 1e-6)\nm([boxes([0, 0, 50, 50], [0, 0, 112, 112], [0, 0, 223, 224], [0, 0, 224, 224], [0, 0, 900, 600], [0, 0, 448, 448])]), str(P.MultiScaleRoIAlign(['a'], (3, 4), 2, canonical_scale=200))",
+    # losses of detectors with small backbones, for images with boxes and without
+    *(f"""class Small(nn.Module):
+    def __init__(self, counts):
+        super().__init__()
+        self.out_channels = 256 if counts > 8 else [8, 8]
+        self.one, self.two = nn.Conv2d(3, counts, 3, 8, 1), nn.Conv2d(counts, counts, 3, 2, 1)
+    def forward(self, t):
+        a = self.one(t)
+        return {{'0': a, '1': self.two(a)}}
+A = v('models.detection.anchor_utils')
+L.manual_seed(0)
+m = {make}.train()
+targets = [{{'boxes': boxes([2, 3, 30, 28], [10, 20, 60, 50]), 'labels': L.tensor([1, 2])}}, {{'boxes': boxes()[:, None].reshape(0, 4), 'labels': L.zeros(0, dtype=L.int64)}}, {{'boxes': boxes([0, 0, 40, 63]), 'labels': L.tensor([2])}}]
+found = m([exact(3, 64, 64)] * 3, targets)
+sum(found.values()).backward()
+found, digest([p.grad for p in m.parameters()][:6]), raised(lambda: m([exact(3, 64, 64)])), raised(lambda: m([exact(3, 64, 64)], [{{'boxes': boxes([5, 5, 3, 9]), 'labels': L.tensor([1])}}])), raised(lambda: m([exact(3, 64, 64)], [{{'boxes': [1], 'labels': L.tensor([1])}}]))""" for make in (
+        "v('models.detection.ssd').SSD(Small(8), A.DefaultBoxGenerator([[2], [2]]), (64, 64), 3, head=v('models.detection.ssd').SSDHead([8, 8], [4, 4], 3))",
+        "v('models.detection.retinanet').RetinaNet(Small(256), 3, 64, 64, anchor_generator=A.AnchorGenerator(((16,), (32,)), ((0.5, 1.0),) * 2))",
+        "v('models.detection.fcos').FCOS(Small(256), 3, 64, 64, anchor_generator=A.AnchorGenerator(((8,), (16,)), ((1.0,),) * 2))")),
+    "D = v('models.detection._utils')\nD.Matcher(0.5, 0.5)(L.tensor([[0.5, 0.4, 0.6]])), D.Matcher(0.5, 0.5, True)(L.tensor([[0.5, 0.4, 0.3], [0.1, 0.2, 0.45]])), D.Matcher(0.7, 0.3, True)(L.tensor([[0.5, 0.5, 0.3], [0.1, 0.2, 0.45]])), [getattr(D.Matcher, n) for n in ('BELOW_LOW_THRESHOLD', 'BETWEEN_THRESHOLDS')], D.SSDMatcher(0.5)(L.tensor([[0.5, 0.4, 0.3], [0.1, 0.2, 0.45]]))",
     # other operators
     "L.manual_seed(1)\n[O.drop_block2d(exact(2, 3, 8, 9) + 2, p, s, eps=e) for p, s, e in ((0.3, 3, 1e-6), (0.2, 5, 0.1))], O.drop_block3d(exact(1, 2, 6, 5, 7) + 2, 0.2, 3), O.drop_block2d(exact(1, 1, 4, 4), 0.3, 3, training=False), raised(lambda: O.drop_block2d(exact(1, 1, 4, 4), 1.1, 3)), raised(lambda: O.drop_block2d(exact(4, 4), 0.1, 3)), raised(lambda: O.drop_block3d(exact(1, 1, 4, 4), 0.1, 3)), str(O.DropBlock2d(0.3, 3)), str(O.DropBlock3d(0.1, 3, True))",
     "L.manual_seed(1)\n[O.stochastic_depth(exact(5, 3) + 2, p, m) for p in (0.0, 0.4, 1.0) for m in ('batch', 'row')], raised(lambda: O.stochastic_depth(exact(2), 1.1, 'row')), raised(lambda: O.stochastic_depth(exact(2), 0.5, 'x')), str(O.StochasticDepth(0.3, 'row'))",

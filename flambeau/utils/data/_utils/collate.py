@@ -209,7 +209,7 @@ def gather_rows(tensors: Sequence[Tensor], index: Any) -> list[Tensor] | None:
     if type(index) is not list or not index or type(index[0]) is not int:
         return None
     rows = np.array(index)
-    if rows.dtype != np.int64 or rows.ndim != 1:
+    if rows.dtype != np.int64:
         return None
     low, high = rows.min(), rows.max()
     for t in tensors:
