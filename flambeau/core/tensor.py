@@ -309,26 +309,27 @@ class Tensor(TensorMethods):
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
         if value is None:
-            if self._autograd is not None:
-                self._autograd.grad = None
+            del self.grad
             return
         if not isinstance(value, Tensor):
-            raise TypeError(
-                f"assigned grad expected to be a Tensor or None but got grad of type {type(value).__name__}"
-            )
+            kind = type(value).__name__
+            raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {kind}")
         if value is self:
             raise RuntimeError("can't assign Variable as its own grad")
         if value.dtype is not self.dtype:
             raise RuntimeError(
-                f"assigned grad has data of a different type: expected {self.type()}, got {value.type()}"
+                f"attempting to assign a gradient with dtype '{value.dtype.scalar_type.lower()}' to a tensor with grad_dtype"
+                f" '{self.dtype.scalar_type}'. The gradient must match the tensor's grad_dtype (defaults to the tensor's dtype)."
             )
         if value.device is not self.device:
             raise RuntimeError(
-                f"assigned grad has data located on a different device: {value.device} instead of {self.device}"
+                f"attempting to assign a gradient with device type '{value.device}' to a tensor with device type"
+                f" '{self.device}'. Please ensure that the gradient and the tensor are on the same device"
             )
         if value.shape != self.shape:
             raise RuntimeError(
-                f"assigned grad has data of a different size: expected {list(self.shape)}, got {list(value.shape)}"
+                f"attempting to assign a gradient of size '{list(value.shape)}' to a tensor of size '{list(self.shape)}'."
+                " Please ensure that the gradient and the tensor are the same size"
             )
         self._ensure_autograd().grad = value
 

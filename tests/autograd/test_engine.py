@@ -152,3 +152,16 @@ def test_gradients_of_whatever_holds_the_parameters():
         assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
     model(torch.ones(2)).sum().backward(inputs=model.parameters())
     assert torch.equal(model.weight.grad, want[0])
+
+
+def test_a_gradient_of_another_size_or_dtype_is_refused_and_none_removes_it():
+    w = torch.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match=r"gradient of size '\[3\]' to a tensor of size '\[2\]'"):
+        w.grad = torch.ones(3)
+    with pytest.raises(RuntimeError, match="gradient with dtype 'double' to a tensor with grad_dtype 'Float'"):
+        w.grad = torch.ones(2).double()
+    with pytest.raises(RuntimeError, match="gradient with device type 'meta' to a tensor with device type 'cpu'"):
+        w.grad = torch.ones(2, device="meta")
+    w.grad = torch.ones(2)
+    w.grad = None
+    assert w.grad is None
