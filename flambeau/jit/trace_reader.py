@@ -153,8 +153,6 @@ class TraceReader:
             if f.self_value is not None and (not f.path or path.startswith(f.path + "."))
         )
         rest = path[len(frame.path) + 1 :] if frame.path else path
-        if rest in frame.attributes:
-            return frame.attributes[rest]
         value = frame.self_value
         assert value is not None
         walked: list[str] = []
