@@ -57,6 +57,15 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "0.001",
         "0.0015",
     ): ("half a millisecond more of the last wait"),
+    ("jit/object_pickle.py", "elif -(2**31) <= value < 2**31:", "<=", "<"): (
+        "the lowest number of four bytes is written in eight, and read as the same number"
+    ),
+    (
+        "ops/nn/normalization.py",
+        "input: Tensor, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn_enabled: bool = True",
+        "True",
+        "False",
+    ): ("PyTorch's signature has it; nothing looks at it, and PyTorch's own function has no readable signature"),
 }
 
 
