@@ -247,3 +247,37 @@ def test_state_that_changes_between_the_passes_is_refused_once():
     x.grad = None
     function(x).backward()
     assert x.grad is not None and x.grad.tolist() == [3.0] * 3
+
+
+HOOKS = {
+    "hook": lambda x: x.register_hook(lambda g: g * 3),
+    "after accumulation": lambda x: x.register_post_accumulate_grad_hook(lambda p: setattr(p, "grad", p.grad * 2)),
+}
+
+
+@pytest.mark.parametrize("add", HOOKS.values(), ids=HOOKS)
+def test_hooks_that_arguments_get_later(add):
+    def step(x):
+        loss = (x * x).sum()
+        loss.backward()
+        return loss.detach()
+
+    compiled = flambeau.compile(step)
+    for k in range(12):
+        ours, theirs = (flambeau.arange(4.0, requires_grad=True) for _ in range(2))
+        if k > 6 and k % 2:
+            add(ours), add(theirs)
+        same((compiled(ours), ours.grad), (step(theirs), theirs.grad), f"call {k}")
+
+
+def test_a_checkpoint_that_nobody_differentiates_runs_once():
+    """The derivative is tried out with made-up gradients where nobody asks for it: not if that runs code of the model again."""
+    counts = []
+    for compiled in (False, True):
+        norm = flambeau.nn.BatchNorm1d(3)
+        function = lambda x, norm=norm: flambeau.utils.checkpoint.checkpoint(norm, x, use_reentrant=False)  # noqa: E731
+        function = flambeau.compile(function) if compiled else function
+        for k in range(10):
+            function(flambeau.arange(6.0).reshape(2, 3).sin().mul(k).requires_grad_())
+            counts.append((norm.num_batches_tracked.item(), norm.running_mean.tolist()))
+    same(counts[:10], counts[10:])

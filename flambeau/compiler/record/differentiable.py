@@ -33,7 +33,7 @@ from ..state.observer import Observer
 from ..state.reach import Reach, Unreachable
 from .comparison import TensorPrint
 from .recorder import NotRecordable, StepRecorder
-from .results import Results, leaves_of, nodes_of
+from .results import Results, leaves_of, nodes_of, unpacks
 
 HISTORY = "it differentiates an argument that has a history"
 _PATIENCE = 2  # calls whose results may stay undifferentiated before the derivative is found without
@@ -347,7 +347,7 @@ class FunctionNode(CompiledNode):
     def is_quiet(self) -> bool:
         """Return whether a backward pass through the function's own graph runs no code of the user (nodes, hooks)."""
         nodes = [node for t in self.live or () for node in nodes_of(t.grad_fn)]
-        return not any(isinstance(n, UsersNode) or n.hooks or n.prehooks or n.retain for n in nodes)
+        return not any(isinstance(n, UsersNode) or n.hooks or n.prehooks or n.retain or unpacks(n) for n in nodes)
 
     def eager(self, grads: list[Tensor]) -> list:
         """Compute the gradients of the leaves by the function's own graph, which ends at its arguments."""

@@ -106,7 +106,8 @@ class Prepared:
         """Refuse an argument that cannot be recorded, and know its gradient."""
         if t.is_sparse or t.device is not cpu:
             raise NotRecordable(f"an argument is on {t.device} with layout {t.layout}")
-        if t._autograd is not None and (t._autograd.hooks or t._autograd.post_hooks):
+        meta = t._autograd
+        if meta is not None and (meta.hooks or meta.post_hooks or meta.accumulator_hooks):
             raise NotRecordable("an argument has hooks")
         self._know_gradient(t)
 

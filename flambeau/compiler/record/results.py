@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from ...autograd.function import FunctionCtx
@@ -319,28 +319,30 @@ def _ends(node: Node) -> bool:
 
 def held_storages(node: Node) -> list[UntypedStorage]:
     """Return the storages that a node saves for its derivative."""
-    found: list[UntypedStorage] = []
+    values = (value.tensor if isinstance(value, SavedTensor) else value for value in _held(node))
+    return [v if isinstance(v, UntypedStorage) else v._storage for v in values if v is not None]
+
+
+def unpacks(node: Node) -> bool:
+    """Return whether a node calls hooks for what it has saved: a checkpoint, for one, runs a function again."""
+    return any(isinstance(value, SavedTensor) and value.unpack_hook is not None for value in _held(node))
+
+
+def _held(node: Node) -> Iterator[Any]:
+    """Yield the storages, tensors and saved tensors that a node keeps."""
     pending, seen = _fields(node), {id(node)}  # a node of a user's is kept by its own context
     while pending:
         value = pending.pop()
-        if isinstance(value, UntypedStorage):
-            found.append(value)
-        elif isinstance(value, Tensor):
-            found.append(value._storage)
-        elif isinstance(value, SavedTensor):
-            if value.tensor is not None:
-                found.append(value.tensor._storage)
-        elif isinstance(value, Node):
-            pending += () if id(value) in seen else _fields(value)
-            seen.add(id(value))
-        elif isinstance(value, FunctionCtx):
-            pending += () if id(value) in seen else vars(value).values()
+        if isinstance(value, (UntypedStorage, Tensor, SavedTensor)):
+            yield value
+        elif isinstance(value, (Node, FunctionCtx)):
+            held = _fields(value) if isinstance(value, Node) else vars(value).values()
+            pending += () if id(value) in seen else held
             seen.add(id(value))
         elif isinstance(value, (list, tuple)):
             pending += [v for v in value if type(v) not in ATOMS and not _is_edge(v)]
         elif type(value) is dict:
             pending += value.values()
-    return found
 
 
 def _fields(node: Node) -> list[Any]:

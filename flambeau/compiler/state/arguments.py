@@ -63,7 +63,10 @@ class Arguments:
             meta = value._autograd
             if value.is_sparse:
                 return "sparse"
-            history = None if meta is None else (value.requires_grad, meta.grad_fn is None, layout_of(meta.grad))
+            hooked = meta is not None and bool(meta.hooks or meta.post_hooks or meta.accumulator_hooks)
+            history = (
+                None if meta is None else (value.requires_grad + 2 * hooked, meta.grad_fn is None, layout_of(meta.grad))
+            )
             base = value._base is not None and value._base.requires_grad
             flags: Any = base + 2 * (value._storage.version >= INFERENCE)
             if value.__dict__:
