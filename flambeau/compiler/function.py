@@ -165,6 +165,9 @@ class CompiledFunction(KnownFunction):
             return None
         ranges = alike.ranges
         found = ranges.find(given)
+        if found is None and not self.observer.instructions:  # dry runs keep to those of a call of another size
+            with self.observer.following():
+                return (self.function(*args, **kwargs),)
         if found is None:
             found = ranges.make(DryCall(self, given, key, args, kwargs), before[0])
             if found is None:
@@ -450,8 +453,7 @@ class CompiledFunction(KnownFunction):
         cache, result = casts.cache, None
         try:
             recording.on, casts.cache, seed = True, {}, default_generator.state_bytes()
-            seen = self.observer
-            watching = seen.watching(recorder.refuse) if recorder.observes else seen.following(strictly=True)
+            watching = self.observer.watching(recorder.refuse) if recorder.observes else self.observer.dry()
             with allocator.sparing(), recorder.recording(), watching:
                 result = function(*args, **kwargs)
         finally:

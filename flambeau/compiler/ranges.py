@@ -386,6 +386,8 @@ class DryCall:
 
     def at(self, line: Line, t: int) -> tuple[Recorded, Facts]:
         """Run the function dry with the sizes of the line at t: return its recording and the facts of it."""
+        if self.reach.caches:
+            raise NotRecordable("it keeps results of a function by their arguments, as it would those of a dry run")
         table = {id(x): _like(x, *line.at(i, t)) for i, x in enumerate(self.given.tensors)}
         args, kwargs = replaced(self.args, table), replaced(self.kwargs, table)
         given = Arguments(args, kwargs)

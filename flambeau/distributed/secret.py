@@ -30,11 +30,9 @@ def shared_secret() -> bytes:
     given = os.environ.get(VARIABLE)
     if given:
         return hashlib.sha256(given.encode()).digest()
-    return hashlib.sha256(_from_file(_key_file())).digest()
-
-
-def _key_file() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "flambeau" / "distributed.key"
+    return hashlib.sha256(
+        _from_file(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "flambeau" / "distributed.key")
+    ).digest()
 
 
 def _from_file(path: Path) -> bytes:

@@ -364,7 +364,11 @@ class Expressions:
                 continue
             if value.type is T.NONE:
                 return Condition(self.constant(not negated, T.BOOL, place), Refinements(), not negated)
-            if not _may_be_none(value.type):
+            if not (
+                isinstance(value.type, T.OptionalType)
+                or value.type is T.ANY
+                or (isinstance(value.type, T.UnionType) and T.NONE in value.type.members)
+            ):
                 return Condition(self.constant(negated, T.BOOL, place), Refinements(), negated)
             refined = Refinements()
             if isinstance(tree, ast.Name):
@@ -446,12 +450,6 @@ class Expressions:
 
 
 _REVERSED = ("aten::add", "aten::sub", "aten::mul", "aten::div")
-
-
-def _may_be_none(kind: T.Type) -> bool:
-    return (
-        isinstance(kind, T.OptionalType) or kind is T.ANY or (isinstance(kind, T.UnionType) and T.NONE in kind.members)
-    )
 
 
 def _check_key(place: Range, kind: T.Type) -> None:

@@ -93,8 +93,7 @@ class ScriptReader:
         pairs = [known[v] for v in node.inputs_]
         special = getattr(self, kind, None)
         results = special(node, pairs, known) if special is not None else [self.operator(node, pairs)]
-        for out, pair in zip(node.outputs_, results):
-            known[out] = pair
+        known.update(zip(node.outputs_, results))
 
     def prim_Constant(self, node: Node, pairs: list[Pair], known: dict) -> list[Pair]:  # noqa: N802
         value = constant_of(node.outputs_[0])[1]
@@ -263,8 +262,7 @@ class ScriptReader:
 
         def run() -> list[Pair]:
             inside = dict(known)
-            for value, pair in zip(body.inputs_, [Pair(Slot(step), 0), *starts]):
-                inside[value] = pair
+            inside.update(zip(body.inputs_, [Pair(Slot(step), 0), *starts]))
             self.block(body, inside)
             return [inside[v] for v in body.outputs_]
 
@@ -283,8 +281,7 @@ class ScriptReader:
             if not condition.thing:
                 break
             inside = dict(known)
-            for value, pair in zip(body.inputs_, [Pair(i, i), *carried]):
-                inside[value] = pair
+            inside.update(zip(body.inputs_, [Pair(i, i), *carried]))
             self.block(body, inside)
             condition, *carried = [inside[v] for v in body.outputs_]
             if isinstance(condition.thing, Slot):

@@ -48,7 +48,10 @@ def keeps(op: Any, name: str) -> bool:
     form = form_of(f"aten::{name}") or form_of(plain)
     if form is not None:
         return form.since <= opset
-    return in_torchlib(plain) and (torchlib.since(plain) <= opset or not _comes_apart(op))
+    return in_torchlib(plain) and (
+        torchlib.since(plain) <= opset
+        or not (op.kind == "composite" or (op.impl.arity == 1 and (not op.impl.parameters)))
+    )
 
 
 def parts(overload: Any) -> Callable | None:
@@ -68,11 +71,6 @@ def parts(overload: Any) -> Callable | None:
         return None
     known = torchlib.function_of(plain, overload._schema.overload_name, overload._overloadpacket.op) is not None
     return None if known else overload.decompose
-
-
-def _comes_apart(op: Any) -> bool:
-    """Return whether an operator can be decomposed: it is a composite, or a formula of a single operand."""
-    return op.kind == "composite" or (op.impl.arity == 1 and not op.impl.parameters)
 
 
 @contextlib.contextmanager

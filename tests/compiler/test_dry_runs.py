@@ -132,3 +132,15 @@ def test_a_debugger_sees_every_line():
     finally:
         sys.settrace(former)
     assert seen.count(("function", "line")) >= 2 * 3
+
+
+def test_results_that_a_cache_keeps_are_those_of_calls():
+    """`lru_cache` would keep tables made in a dry run, whose kernels have not run."""
+
+    @functools.lru_cache(maxsize=None)
+    def table(n):
+        return flambeau.full((n, n), 2.0).triu(1)
+
+    compiled = flambeau.compile(lambda x: x @ table(len(x)))
+    for n in (4, 6, 4, 6, 8, 8, 6, 60, 60, 60, 4, 12, 16):
+        assert compiled(flambeau.ones(n)).tolist() == [2.0 * k for k in range(n)]

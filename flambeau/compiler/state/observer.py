@@ -31,12 +31,18 @@ _SHOWS = getattr(warnings._showwarnmsg, "__code__", None)  # type: ignore[attr-d
 
 
 class NewCode(BaseException):
-    """Raised before an instruction of a user's code that no observed call has run. `raises`: it begins to raise an exception."""
+    """Raised in a dry run before users' code does what it has not done in a call. `raises`: it begins to raise an exception."""
 
-    def __init__(self, code: types.CodeType, offset: int):
-        super().__init__(f"{code.co_name} runs other code for other sizes")
-        later = " ".join(i.opname for i in dis.get_instructions(code) if i.offset >= offset)
-        self.raises = re.match(r"((?!\w*(JUMP|RETURN|YIELD|STORE|DELETE))\w+ )*RAISE", later) is not None
+    raises = False
+
+
+def _only_raises(code: types.CodeType, offset: int) -> bool:
+    later = " ".join(i.opname for i in dis.get_instructions(code) if i.offset >= offset)
+    return re.match(r"((?!\w*(JUMP|RETURN|YIELD|STORE|DELETE))\w+ )*RAISE", later) is not None
+
+
+def _refuse(why: str) -> None:
+    raise NewCode(why)
 
 
 class Ran:
@@ -92,10 +98,16 @@ class Observer:
         notice_collections()
         set_profile(watch)
         try:
-            with self.following():
+            with self.following() if told is None else contextlib.nullcontext():
                 yield
         finally:
             set_profile(former)
+
+    @contextlib.contextmanager
+    def dry(self) -> Iterator[None]:
+        """Context manager: raise NewCode before users' code does what no call has done, or what may reach further than Python's state."""
+        with Observer().watching(_refuse), self.following(strictly=True):
+            yield
 
     @contextlib.contextmanager
     def following(self, strictly: bool = False) -> Iterator[None]:
@@ -110,7 +122,9 @@ class Observer:
 
             def follow(frame: types.FrameType, event: str, arg: Any) -> Any:
                 if strictly and event == "opcode" and frame.f_lasti not in done:
-                    raise NewCode(code, frame.f_lasti)
+                    problem = NewCode(f"{code.co_name} runs other code for other sizes")
+                    problem.raises = _only_raises(code, frame.f_lasti)
+                    raise problem
                 done.add(frame.f_lasti)
                 return follow
 

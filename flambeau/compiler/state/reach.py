@@ -102,7 +102,7 @@ class Reach(Findings):
         self.known: set[Any] = set()  # what the observer calls them, and functions that are gone
         self.made_inside: set[int] = set()  # ids of code of functions that code which was followed makes
         self.before: set[int] = set()  # ids of functions with such code that were there
-        self.pending, self.weak = [], []
+        self.pending, self.weak, self.caches = [], [], False  # whether a function keeps its results
 
     def explore(self, roots: list[tuple[str, Any]]) -> Reach:
         """Follow everything from the roots, repeatedly until no new names turn up in code."""
@@ -287,7 +287,7 @@ class Reach(Findings):
 
     def _cached(self, what: str, f: Any) -> None:
         """Follow a function whose results are cached. If they were cached before it was observed, its code is not known, and all code counts."""
-        inner = f.__wrapped__
+        inner, self.caches = f.__wrapped__, True
         self.everything = self.everything or not self._has_run(inner)
         self._add(what, inner)
 

@@ -83,15 +83,13 @@ def _different(level: Level, function: Any, op: Op, args: tuple, kwargs: dict, b
         return args[0]
     tensors = [a for a in args if isinstance(a, Tensor)]
     rank = max(len(t.shape) for t in tensors)
-    whole = [_lined(level, a, rank) if isinstance(a, Tensor) else a for a in args]
+    whole = [
+        level.full(a).reshape(level.size, *(1,) * (rank - len(a.shape)), *a.shape) if isinstance(a, Tensor) else a
+        for a in args
+    ]
     if op.batching in _MASKS or op.batching in _NOISE:  # PyTorch draws its mask apart, in the order of the elements
         whole[0] = whole[0].contiguous()
     return level.wrap(function(*whole, **kwargs))
-
-
-def _lined(level: Level, x: Tensor, rank: int) -> Tensor:
-    """Align a batched tensor without making it contiguous: numbers are drawn in the order of memory, as in a call with the whole tensor."""
-    return level.full(x).reshape(level.size, *(1,) * (rank - len(x.shape)), *x.shape)
 
 
 def _multinomial(level: Level, function: Any, input: Tensor, *args: Any, **kwargs: Any) -> Any:
