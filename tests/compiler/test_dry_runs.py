@@ -137,7 +137,7 @@ def test_a_debugger_sees_every_line():
 def test_results_that_a_cache_keeps_are_those_of_calls():
     """`lru_cache` would keep tables made in a dry run, whose kernels have not run."""
 
-    @functools.lru_cache(maxsize=None)
+    @functools.cache
     def table(n):
         return flambeau.full((n, n), 2.0).triu(1)
 
