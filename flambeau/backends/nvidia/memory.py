@@ -223,8 +223,7 @@ class DeviceMemory:
         address = block.address
         self.blocks[address] = block
         self.allocated = now = self.allocated + block.size
-        if now > self.peak:
-            self.peak = now
+        self.peak = max(self.peak, now)
         return address
 
     def release(self, address: int) -> None:

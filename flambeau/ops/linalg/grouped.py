@@ -87,10 +87,7 @@ def _(out: Tensor, input: Tensor, mat2: Tensor, offs: Any, bias: Any, out_dtype:
             left, right = a[start:end], b[i]
         else:
             left, right = a[:, start:end], b[start:end]
-        if len(out.shape) == 3:
-            part = out[i]
-        else:
-            part = out[start:end] if len(a.shape) == 2 else out[:, start:end]
+        part = out[i] if len(out.shape) == 3 else out[start:end] if len(a.shape) == 2 else out[:, start:end]
         if part.numel():
             raw_copy(part, mm(left, right))
         start = end

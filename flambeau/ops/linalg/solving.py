@@ -31,10 +31,7 @@ def _gradients(
     vector = len(B_shape) == 1 or (len(A.shape) - 1 == len(B_shape) and B_shape == A.shape[:-1])
     for_a = None
     if needs["A"]:
-        if vector:
-            product = back.unsqueeze(-1) * X.conj().unsqueeze(-2)
-        else:
-            product = back @ X.mH if left else X.mH @ back
+        product = back.unsqueeze(-1) * X.conj().unsqueeze(-2) if vector else back @ X.mH if left else X.mH @ back
         for_a = (-product).sum_to_size(A.shape)
     return for_a, back.sum_to_size(B_shape) if needs["B"] else None
 

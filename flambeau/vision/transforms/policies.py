@@ -53,11 +53,6 @@ def _none(bins: int, height: int, width: int) -> None:
     return None
 
 
-def _posterize(first: int, steps: float) -> Callable:
-    """Return the numbers of bits from `first` down by `steps`."""
-    return lambda bins, height, width: first - (flambeau.arange(bins) / ((bins - 1) / steps)).round().int()
-
-
 def _movements(shear: float, across: Callable, down: Callable, rotate: float) -> Space:
     return {
         "ShearX": (_up_to(shear), True),
@@ -74,7 +69,10 @@ def _colors(limit: float) -> Space:
 
 def _tones(bits: int, steps: float, white: float) -> Space:
     return {
-        "Posterize": (_posterize(bits, steps), False),
+        "Posterize": (
+            lambda bins, height, width: bits - (flambeau.arange(bins) / ((bins - 1) / steps)).round().int(),
+            False,
+        ),
         "Solarize": (lambda bins, height, width: flambeau.linspace(white, 0.0, bins), False),
         "AutoContrast": (_none, False),
         "Equalize": (_none, False),

@@ -314,17 +314,14 @@ def _geometric(t: Tensor, generator: Generator, sample: Geometric) -> None:
     )
 
 
-def _vectors(t: Tensor) -> tuple[int, ...]:
-    """Return how many elements PyTorch's dropout takes at a time: sixteen bytes, if the size is a multiple."""
-    return (8, 4) if t.dtype.itemsize <= 2 else (4,)
-
-
 def _bernoulli(t: Tensor, generator: Generator, sample: Bernoulli) -> None:
     if not 0 <= sample.p <= 1:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={sample.p}")
     draw, count, _, letter = _uniform_numbers(t)
     plain = isinstance(sample, KeptElements)
-    vector = next((v for v in _vectors(t) if numel_of(t.shape) % v == 0), 0) if plain else 0
+    vector = (
+        next((v for v in ((8, 4) if t.dtype.itemsize <= 2 else (4,)) if numel_of(t.shape) % v == 0), 0) if plain else 0
+    )
     if plain:
         draw, count, letter = "uniform(engine, 0.0f)", 4, "f"
     launch(t, generator, draw, count, _as(t, "r < p0 ? p1 : 0"), letter * 2, (sample.p, sample.one), vector=vector)
