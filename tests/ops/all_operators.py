@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import flambeau
 import flambeau.distributed.records  # noqa: F401  declares collectives
+import flambeau.ops.pointwise.unscaling  # noqa: F401  what GradScaler uses
 from flambeau.ops import OPS
 
 assert flambeau.ops.quantized.linear_prepack  # declares its room's operators

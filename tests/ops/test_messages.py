@@ -45,6 +45,10 @@ EXACT = [
     # draws from nothing
     "t.multinomial(t.zeros(0), 1)", "t.multinomial(t.zeros(0), 0)", "t.multinomial(t.zeros(2, 0), 1)",
     "t.multinomial(t.zeros(0, 3), 1)", "t.multinomial(ones(0, 3), 2)", "t.multinomial(ones(3), -1, True)",
+    # something else than a tensor
+    "t.outer(1, ones(2))", "t.mm([1.0], ones(2, 2))", "t.mm(ones(2, 2), 'a')", "t.linalg.qr('a')", "t.fft.fft([1.0])", "t.aminmax(3)",
+    "t.det((1, 2))", "t.cdist(ones(2, 2), 2)", "t.bmm(3.0, ones(2, 2))", "t.diff(ones(2, 2), prepend=True)", "t.topk([1], 1)",
+    "t.chunk([1, 2], 2)", "t.logsumexp(3, 0)", "t.bernoulli(0.5)", "t.matmul(ones(2, 2), 2)", "t.mm(ones(2, 2), None)", "t.cov('a')",
     # more than one ellipsis
     "t.arange(3)[..., ...]", "t.arange(12).reshape(3, 4)[..., 0, ...]", "t.arange(12).reshape(3, 4)[1, ..., ...]",
     "t.arange(12).reshape(3, 4)[..., t.tensor([0]), ...]", "t.arange(12).reshape(3, 4)[2, ..., ..., 1]",
@@ -93,3 +97,20 @@ def test_sizes_that_do_not_fit_are_told_of_the_last_dimension(call):
     a, b = flambeau.ones(2, 3), flambeau.ones(4, 5)
     with pytest.raises(RuntimeError, match=r"\(\d\) must match .* \(\d\) at non-singleton dimension 1"):
         eval(call, {"t": flambeau, "F": flambeau.nn.functional, "a": a, "b": b})
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("t.mm(a)", r"mm\(\) missing 1 required positional argument: 'mat2'"),
+        ("t.mm(a, a, a)", r"mm\(\) takes 2 positional arguments but 3 were given"),
+        ("t.mm(a, a, other=a)", r"mm\(\) got an unexpected keyword argument 'other'"),
+        ("t.conv2d(a)", r"conv2d\(\) missing 1 required positional argument: 'weight'"),
+        ("a.gather(0)", r"gather\(\) missing 1 required positional argument: 'index'"),
+        ("t.linalg.lstsq(a)", r"linalg_lstsq\(\) missing 1 required positional argument: 'B'"),
+        ("a.apply_(lambda x, y: x)", r"<lambda>\(\) missing 1 required positional argument: 'y'"),
+    ],
+)
+def test_arguments_that_are_missing_or_too_many_are_told_of_the_function_that_was_called(call, message):
+    with pytest.raises(TypeError, match=message):
+        eval(call, {"t": flambeau, "a": flambeau.ones(2, 3)})

@@ -133,7 +133,6 @@ stably_sorted_along.on("any")(_sort_kernel)
 def sort(input: Tensor, *args: Any, stable: bool | None = None, **kwargs: Any) -> Any:
     """sort(input, dim=-1, descending=False, *, stable=None, out=None): elements in order along a dimension, nan last,
     and where they were. Equal elements always keep their order."""
-    need_tensor("sort", input)
     dim, descending = _sort_arguments("sort", args, kwargs, stable)
     d = one_dim("sort", dim, len(input.shape))
     return (sorted_along if stable is None else stably_sorted_along)(input, d, descending)
@@ -159,7 +158,6 @@ def _sort_arguments(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], st
 @composite(out=True)
 def argsort(input: Tensor, *args: Any, stable: bool | None = None, **kwargs: Any) -> Tensor:
     """argsort(input, dim=-1, descending=False, *, stable=None, out=None): the order that sorts along a dimension."""
-    need_tensor("argsort", input)
     dim, descending = _sort_arguments("argsort", args, kwargs, stable)
     return sorted_along(input._bare_alias(), one_dim("argsort", dim, len(input.shape)), descending)[1]
 
@@ -212,7 +210,6 @@ def _(out: list[Tensor], input: Tensor, k: int, dim: int, largest: bool) -> None
 @composite(out="exact")
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """The k largest (or smallest) elements along a dimension, best first, and where they are."""
-    need_tensor("topk", input)
     if type(k) is not int and not is_int(k):
         raise TypeError(f"topk(): argument 'k' (position 2) must be int, not {type_name(k)}")
     k, d = int(k), one_dim("topk", dim, len(input.shape))
@@ -382,7 +379,6 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False, *, o
 )
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> NewTensors:
     """The most frequent element along a dimension (the smallest of several), and where it last occurs."""
-    need_tensor("mode", input)
     d = one_dim("mode", dim, len(input.shape))
     _need_elements("mode", input, d, dtypes=False)
     if input.dtype.is_complex:

@@ -13,7 +13,7 @@ from ...core.size import make_size
 from ...core.tensor import Tensor, copy_of_array, empty, is_contiguous_layout, new_tensor, numel_of
 from ...core.typenames import type_name
 from ...kernels.library.search import mark_groups, search_sorted
-from ..machinery.arguments import as_number, need_tensor
+from ..machinery.arguments import as_number
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import number_dtype, unsupported
 from ..machinery.inplace import raw_copy
@@ -141,7 +141,6 @@ def unique(
     dim: int | None = None,
 ) -> Tensor | tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]:
     """The distinct elements (or slices along `dim`) in order; optionally each element's index among them, and how often each occurs."""
-    need_tensor("unique", input)
     _refuse_complex(input)
     wanted = bool(return_inverse), bool(return_counts)
     found = unique_elements(input, *wanted) if dim is None else unique_slices(input, dim, *wanted)
@@ -177,7 +176,6 @@ def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Tensor | tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]:
     """The input without elements (or slices along `dim`) that equal the one before."""
-    need_tensor("unique_consecutive", input)
     _refuse_complex(input)
     wanted = bool(return_inverse), bool(return_counts)
     found = distinct_neighbours(input, *wanted) if dim is None else distinct_neighbour_slices(input, dim, *wanted)
@@ -316,7 +314,6 @@ def searchsorted(
     values = others.pop("self", input) if input is None else input
     if others:
         raise TypeError(f"searchsorted() got an unexpected keyword argument '{next(iter(others))}'")
-    need_tensor("searchsorted", sorted_sequence)
     if not isinstance(values, Tensor):
         values = as_number(values, "searchsorted", "input", 2)
     _check_search(sorted_sequence, values, sorter, side, right)

@@ -18,6 +18,7 @@ classes that override operators:
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +27,7 @@ from ...core.quantized import QuantizedOperand
 from ...core.sharded import ShardedOperand
 from ...core.sparse import SparseOperand
 from ...core.tensor import Tensor
+from ...core.typenames import type_name
 from ..names.propagation import name_recourse
 from .arguments import is_int
 from .quantized_dispatch import quantized_call
@@ -67,9 +69,39 @@ def recourse(face: Any, problem: Exception, args: tuple[Any, ...], kwargs: dict[
     if discovers(args, kwargs):
         return functools.partial(getattr(face, "watched", face), *args, **kwargs)
     numbers = with_ints(face.op, args, kwargs)
+    if numbers is None:
+        _explain(face.op, problem, args, kwargs)
     return None if numbers is None else functools.partial(getattr(face, "watched", face), *numbers[0], **numbers[1])
 
 
+def _explain(op: Op, problem: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise an error that says which argument is wrong, where `problem` only shows what became of it: of something else than a tensor, or
+    of arguments that a function inside does not take."""
+    public = op.key.removeprefix("nn.functional.").replace(".", "_")
+    if isinstance(problem, TypeError):
+        whose, found, rest = str(problem).partition("() ")
+        if found and whose != public and rest.startswith(_NOT_TAKEN) and not _binds(op, args, kwargs):
+            raise TypeError(f"{public}() {rest}") from None
+    for position, (name, parameter) in enumerate(op.arguments.items(), 1):
+        given = args[position - 1] if position <= len(args) else kwargs.get(name, parameter.default)
+        wanted = parameter.annotation
+        if isinstance(given, Tensor) or given is parameter.empty:
+            continue
+        if wanted in ("Tensor", Tensor) or (wanted == "Tensor | None" and given is not None):
+            where = f" (position {position})" if position <= len(args) else ""
+            raise TypeError(f"{public}(): argument '{name}'{where} must be Tensor, not {type_name(given)}") from None
+
+
+def _binds(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    try:
+        inspect.Signature(list(op.arguments.values())).bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
+
+
+# How Python's own errors about the arguments of a call begin, after the function's name.
+_NOT_TAKEN = ("missing ", "takes ", "got an unexpected keyword argument ", "got multiple values for argument ")
 _INTS = frozenset(("int", "int | None"))
 
 

@@ -251,7 +251,6 @@ def lp_pool1d(
     ceil_mode: bool = False,
 ) -> Tensor:
     """The p-norm of every window of a signal."""
-    need_tensor("lp_pool1d", input)
     if stride is None:
         stride = kernel_size
     if abs(norm_type) == math.inf:  # the largest or the smallest
@@ -269,7 +268,6 @@ def lp_pool2d(
     ceil_mode: bool = False,
 ) -> Tensor:
     """The p-norm of every window of images."""
-    need_tensor("lp_pool2d", input)
     if stride is None:
         stride = kernel_size
     if abs(norm_type) == math.inf:
@@ -287,7 +285,6 @@ def lp_pool3d(
     ceil_mode: bool = False,
 ) -> Tensor:
     """The p-norm of every window of volumes."""
-    need_tensor("lp_pool3d", input)
     if stride is None:
         stride = kernel_size
     if abs(norm_type) == math.inf:

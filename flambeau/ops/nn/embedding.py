@@ -158,7 +158,6 @@ def embedding(
             [1., 2.],
             [3., 4.]])
     """
-    need_tensors("embedding", input=input, weight=weight)
     if padding_idx is None:
         padding_idx = -1
     else:
@@ -229,7 +228,6 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     tensor([[1, 0, 0],
             [0, 0, 1]])
     """
-    need_tensors("one_hot", tensor=tensor)
     if tensor.dtype is not dt.int64:
         raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
     num_classes = as_int(num_classes, "one_hot", "num_classes", 2)

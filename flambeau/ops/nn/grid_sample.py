@@ -12,7 +12,7 @@ from ...core.dtype import dtype, opmath
 from ...core.graph import grad_mode as recording_mode
 from ...core.tensor import Tensor, empty, numel_of
 from ...kernels.library import sample as kernels
-from ..machinery.arguments import as_ints, need_tensor, need_tensors
+from ..machinery.arguments import as_ints, need_tensors
 from ..machinery.declare import composite, internal, primitive
 from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import raw_copy
@@ -221,7 +221,6 @@ def _(out: Tensor, theta: Tensor, size: tuple[int, ...], align_corners: bool) ->
 @composite(method=False, namespaces=("nn.functional",), aten="affine_grid_generator(theta, size, align_corners)")
 def affine_grid(theta: Tensor, size: Any, align_corners: Any = None) -> Tensor:
     """The grid for grid_sample that rotates, shifts, scales or shears images by `theta`."""
-    need_tensor("affine_grid", theta)
     if align_corners is None:
         warnings.warn(_DEFAULT_CHANGED.format(name="grid_sample and affine_grid"), stacklevel=3)
     if not theta.dtype.is_floating_point:

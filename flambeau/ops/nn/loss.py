@@ -65,7 +65,6 @@ def mse_loss(
     >>> mse_loss(tensor([1., 2.]), tensor([1., 4.]))
     tensor(2.)
     """
-    need_tensors("mse_loss", input=input, target=target)
     reduction = read_reduction(reduction, size_average, reduce)
     input, target = same_shapes(input, target)
     _need_floating("mse_cpu", input, target)
@@ -99,7 +98,6 @@ def l1_loss(
     weight: Any = None,
 ) -> Tensor:
     """The absolute difference of input and target."""
-    need_tensors("l1_loss", input=input, target=target)
     reduction = read_reduction(reduction, size_average, reduce)
     input, target = same_shapes(input, target)
     if weight is not None:
@@ -124,7 +122,6 @@ def smooth_l1_loss(
     beta: float = 1.0,
 ) -> Tensor:
     """Squared where input and target differ by less than `beta`, absolute elsewhere."""
-    need_tensors("smooth_l1_loss", input=input, target=target)
     reduction = read_reduction(reduction, size_average, reduce)
     input, target = same_shapes(input, target)
     if beta < 0:
@@ -144,7 +141,6 @@ def huber_loss(
     input: Tensor, target: Tensor, reduction: Any = "mean", delta: float = 1.0, weight: Any = None
 ) -> Tensor:
     """Squared where input and target differ by less than `delta`, `delta` times absolute elsewhere."""
-    need_tensors("huber_loss", input=input, target=target)
     if not isinstance(delta, (int, float)):
         raise TypeError(f"delta must be a float or int, got: {type(delta)}")
     reduction = read_reduction(reduction)
@@ -192,7 +188,6 @@ def binary_cross_entropy(
     reduction: Any = "mean",
 ) -> Tensor:
     """Cross entropy of probabilities `input` against targets between 0 and 1."""
-    need_tensors("binary_cross_entropy", input=input, target=target)
     reduction = read_reduction(reduction, size_average, reduce)
     if target.shape != input.shape:
         raise ValueError(
@@ -222,7 +217,6 @@ def binary_cross_entropy_with_logits(
     pos_weight: Any = None,
 ) -> Tensor:
     """Cross entropy of sigmoid(input) against targets, without loss of precision for large inputs."""
-    need_tensors("binary_cross_entropy_with_logits", input=input, target=target)
     reduction = read_reduction(reduction, size_average, reduce)
     if target.shape != input.shape:
         raise ValueError(f"Target size ({target.shape}) must be the same as input size ({input.shape})")

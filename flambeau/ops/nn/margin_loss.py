@@ -81,7 +81,6 @@ def soft_margin_loss(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: Any = "mean"
 ) -> Tensor:
     """log(1 + exp(-target * input)) for targets 1 and -1."""
-    need_tensors("soft_margin_loss", input=input, target=target)
     reduction = read_reduction(reduction, size_average, reduce)
     if input.shape != target.shape:
         return reduce_loss(soft_margin(input, target, reduction="none"), reduction)

@@ -133,7 +133,6 @@ def _(out: Tensor, input: Tensor, groups: int) -> None:
 @composite(**_BOTH, aliases=("native_channel_shuffle",))
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Channels of (N, groups * C, ...) interleaved: one of each group in turn."""
-    need_tensors("channel_shuffle", input=input)
     groups = as_int(groups, "channel_shuffle", "groups", 2)
     if len(input.shape) <= 2:
         raise RuntimeError(f"channel_shuffle expects input with > 2 dims, but got input with sizes {list(input.shape)}")

@@ -10,7 +10,6 @@ from ...core import dtype as dt
 from ...core.tensor import Tensor
 from ...expr import Expr
 from ...expr import functions as f
-from ..machinery.arguments import need_tensors
 from ..machinery.aten_form import aten_parts
 from ..machinery.declare import composite, pointwise, transparent
 from ..machinery.formula import Pointwise
@@ -191,7 +190,6 @@ def _prelu(input, weight):
 @composite(namespaces=("torch", "nn.functional"), autocast="lower")
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """input, its negative part times the weight of its channel"""
-    need_tensors("prelu", input=input, weight=weight)
     if weight.dtype is not input.dtype:
         raise RuntimeError(
             f"prelu: Type promoting not supported. Got {input.dtype.scalar_type} and {weight.dtype.scalar_type}"

@@ -84,7 +84,6 @@ def _(out: Tensor, input: Tensor, p: float, generator: Generator) -> None:
 @composite(kind="random")
 def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None, out: Any = None) -> Tensor:
     """Zeros and ones: one with the probability in `input`, or with probability `p` regardless of `input`."""
-    need_tensors("bernoulli", input=input)
     source = as_generator(generator, "bernoulli")
     if p is not None and not isinstance(p, (int, float)):
         raise TypeError(f"bernoulli(): argument 'p' (position 2) must be float, not {type_name(p)}")
@@ -205,7 +204,6 @@ def multinomial(
     input: Tensor, num_samples: Any, replacement: bool = False, *, generator: Any = None, out: Any = None
 ) -> Tensor:
     """Indices drawn with the weights in each row of `input`."""
-    need_tensors("multinomial", input=input)
     if out is not None and out.dtype is not dt.int64:
         raise RuntimeError(f"multinomial expects Long tensor out, got: {out.dtype.scalar_type}")
     drawn = _multinomial(input, num_samples, replacement, generator)
@@ -293,7 +291,6 @@ _poisson = _sampling_op(
 @composite(kind="random", method=False)
 def poisson(input: Tensor, generator: Any = None) -> Tensor:
     """Counts of Poisson distributions with the rates in `input`."""
-    need_tensors("poisson", input=input)
     source = as_generator(generator, "poisson")
     if not input.dtype.is_floating_point:
         raise unsupported("poisson_cpu", input.dtype)
@@ -303,7 +300,6 @@ def poisson(input: Tensor, generator: Any = None) -> Tensor:
 @composite(kind="random", method=False)
 def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     """The number of successes among `count` trials, each with probability `prob`."""
-    need_tensors("binomial", count=count, prob=prob)
     source = as_generator(generator, "binomial")
     if not count.dtype.is_floating_point:
         raise ValueError(f"binomial only supports floating-point dtypes for count, got: {count.dtype.scalar_type}")

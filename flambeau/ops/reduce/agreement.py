@@ -12,7 +12,7 @@ from ...core.layout import broadcast_two
 from ...core.tensor import Tensor, numel_of
 from ...expr import functions as f
 from ..creation.convert import to
-from ..machinery.arguments import need_tensor, need_tensors
+from ..machinery.arguments import need_tensors
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import unsupported
 from ..machinery.quirks import Quirks
@@ -92,7 +92,6 @@ def _trace_grad(g: Tensor, shape: Any) -> Tensor:
 @composite(autocast="float32")
 def trace(input: Tensor) -> Tensor:
     """The sum of the diagonal of a matrix."""
-    need_tensor("trace", input)
     if len(input.shape) != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {len(input.shape)}")
     if input.dtype is dt.bool_:
@@ -112,7 +111,6 @@ def trace_of(input: Tensor, shape: Any) -> Tensor:
 @composite(out="exact")
 def hash_tensor(input: Tensor, dim: Any = (), *, keepdim: bool = False, mode: int = 0) -> Tensor:
     """The exclusive or of the elements' bits, as 64-bit numbers, over the given dimensions."""
-    need_tensor("hash_tensor", input)
     if mode != 0:
         raise RuntimeError(f"Unknown hash_tensor mode: {mode}")
     if input.dtype.is_complex:

@@ -37,7 +37,6 @@ def diff(
     input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
 ) -> Tensor:
     """The n-th difference of neighbours along a dimension."""
-    need_tensor("diff", input)
     if not input.shape:
         raise RuntimeError("diff expects input to be at least one-dimensional")
     d = wrap_dim(dim, len(input.shape))
@@ -138,7 +137,6 @@ def _uneven_gradient(x: Tensor, d: int, places: Tensor, edge_order: int) -> Tens
 @composite(method=False)
 def gradient(input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int = 1) -> tuple[Tensor, ...]:
     """Numerical derivatives along each dimension, of second order inside."""
-    need_tensor("gradient", input)
     dims = _gradient_dims(input, dim, edge_order)
     results = []
     for d, h in zip(dims, _gradient_spacing(input, spacing, dim, len(dims))):

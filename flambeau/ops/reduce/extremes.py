@@ -258,7 +258,6 @@ def _aminmax_backward(g: tuple[Any, ...], input: Tensor, dim: Any, keepdim: bool
 @composite(out="exact")
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> Any:
     """The smallest and the largest element, overall or along a dimension."""
-    need_tensor("aminmax", input)
     return both_extremes(input, dim, keepdim)
 
 

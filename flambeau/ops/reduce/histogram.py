@@ -28,7 +28,6 @@ from ..machinery.record import NewTensor, NewTensors
 @composite
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """Counts of each number from 0 on, or sums of the weights of its occurrences."""
-    need_tensor("bincount", input)
     if input.dtype.category != 1:
         raise unsupported("bincount_cpu", input.dtype)
     if minlength < 0:
@@ -110,7 +109,6 @@ def _places(column: np.ndarray, edges: np.ndarray) -> np.ndarray:
 @composite
 def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0, *, out: Any = None) -> Tensor:
     """Counts of elements in evenly spaced bins between min and max (those of the input if both are 0)."""
-    need_tensor("histc", input)
     if bins <= 0:
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
     if min > max:

@@ -263,7 +263,6 @@ def linalg_norm(
     A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, out: Any = None, dtype: Any = None
 ) -> Tensor:
     """A norm of a vector or a matrix."""
-    need_tensor("linalg_norm", A)
     return _deliver("linalg.norm", _either_norm(A, ord, dim, keepdim, dtype), out)
 
 
@@ -272,7 +271,6 @@ def norm(
     input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, out: Any = None, dtype: Any = None
 ) -> Tensor:
     """The p-norm of all elements or over the given dimensions ("fro" is 2, "nuc" the sum of singular values)."""
-    need_tensor("norm", input)
     if isinstance(p, str) and p != "fro":
         dims = dim if dim is not None else (-2, -1)
         result = matrix_norm_of(input, p, dims, keepdim, dtype)
@@ -340,7 +338,6 @@ def _renorm_grad(g: Tensor, input: Tensor, p: float, dim: int, maxnorm: float) -
 @primitive(grads={"input": _renorm_grad}, out="exact", inplace=True, batching="each", autocast_cuda="float32")
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """Slices along `dim` scaled so that their p-norm is at most maxnorm."""
-    need_tensor("renorm", input)
     if p <= 0:
         raise RuntimeError("renorm: non-positive-norm not supported")
     if maxnorm < 0:

@@ -217,7 +217,6 @@ def _directed_grad(g: Tensor, input: Tensor, out: Tensor, dim: int, reverse: boo
 @composite(out="exact")
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """log of the sum of the exponentials of all elements up to each one."""
-    need_tensor("logcumsumexp", input)
     d = one_dim("logcumsumexp", dim, len(input.shape))
     if input.dtype.category < 2:
         raise unsupported("logcumsumexp_out_cpu", input.dtype)

@@ -270,7 +270,6 @@ def cov(
     input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None
 ) -> Tensor:
     """The covariance matrix of variables in rows, observations in columns."""
-    need_tensor("cov", input)
     if len(input.shape) > 2:
         raise RuntimeError(
             f"cov(): expected input to have two or fewer dimensions but got an input with {len(input.shape)} dimensions"
@@ -304,7 +303,6 @@ def cov(
 @composite
 def corrcoef(input: Tensor) -> Tensor:
     """The correlation coefficients of variables in rows."""
-    need_tensor("corrcoef", input)
     if len(input.shape) > 2:
         raise RuntimeError(
             "corrcoef(): expected input to have two or fewer dimensions but got an input with"

@@ -14,7 +14,7 @@ from ...core.size import make_size
 from ...core.tensor import Tensor, contiguous_strides, numel_of
 from ...core.typenames import type_name
 from ...expr import functions as f
-from ..machinery.arguments import is_int, need_tensor, varargs_ints
+from ..machinery.arguments import is_int, varargs_ints
 from ..machinery.aten_form import aten_parts
 from ..machinery.declare import composite, primitive
 from ..machinery.formula import Pointwise
@@ -196,7 +196,6 @@ count_not_nan = Reduction("count_not_nan", lambda x: f.logical_not(f.isnan(x)), 
 @composite
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     """The number of elements that are not zero, overall or over the given dimensions."""
-    need_tensor("count_nonzero", input)
     return _nonzero.call(input, plain_dim(dim))
 
 
@@ -232,7 +231,6 @@ def nansum(x: Any) -> Any:
 @composite(out=True)
 def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The mean of the elements that are not nan."""
-    need_tensor("nanmean", input)
     if input.dtype.category < 2:
         raise RuntimeError(
             f"nanmean(): expected input to have floating point or complex dtype but got {input.dtype.scalar_type}"
@@ -269,7 +267,6 @@ _times_exp = Pointwise("times_exp", lambda g, x, out: g * f.exp(x - out))
 )
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log(sum(exp(input))) over the given dimensions, without overflow."""
-    need_tensor("logsumexp", input)
     if input.dtype.category < 2:
         input = input.to(get_default_dtype())
     dim, rank = plain_dim(dim), len(input._strides)  # which a tensor that is spread over ranks does not have

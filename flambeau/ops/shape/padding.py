@@ -13,7 +13,7 @@ from ...core.dtype import opmath
 from ...core.tensor import Tensor, empty, numel_of
 from ...core.typenames import type_name
 from ...kernels.library import padding as kernels
-from ..machinery.arguments import as_ints, as_number, need_tensor
+from ..machinery.arguments import as_ints, as_number
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import raw_copy
@@ -240,7 +240,6 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> T
     >>> pad(tensor([[1, 2, 3]]), (1, 2))
     tensor([[0, 1, 2, 3, 0, 0]])
     """
-    need_tensor("pad", input)
     widths = as_ints(pad, "pad", "pad", 2)
     if not isinstance(mode, str):
         raise TypeError(f"pad(): argument 'mode' (position 3) must be str, not {type_name(mode)}")

@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 from ...core.tensor import Tensor
-from ..machinery.arguments import as_int, need_tensor
+from ..machinery.arguments import as_int
 from ..machinery.declare import composite
 from ..nn.fold import fold
 from ..shape.complex_views import complex_, view_as_real
@@ -61,7 +61,6 @@ def stft(
     return_complex: bool | None = None, align_to_window: bool | None = None,
 ) -> Tensor:  # fmt: skip
     """The Fourier transforms of overlapping frames: (..., frequency, frame)."""
-    need_tensor("stft", input)
     n_fft = as_int(n_fft, "stft", "n_fft", 2)
     hop = n_fft // 4 if hop_length is None else hop_length
     length = n_fft if win_length is None else win_length
@@ -121,7 +120,6 @@ def istft(
     return_complex: bool = False,
 ) -> Tensor:  # fmt: skip
     """The signal whose stft is nearest to the given one: overlapping frames added, over the sum of their windows."""
-    need_tensor("istft", input)
     _warn_no_window(window)
     hop = n_fft // 4 if hop_length is None else hop_length
     size = n_fft if win_length is None else win_length
