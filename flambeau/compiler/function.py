@@ -165,7 +165,7 @@ class CompiledFunction(KnownFunction):
             return None
         ranges = alike.ranges
         found = ranges.find(given)
-        if found is None and not self.observer.instructions:  # dry runs keep to those of a call of another size
+        if found is None and not self.observer.noted:  # dry runs keep to those of a call of another size
             with self.observer.following():
                 return (self.function(*args, **kwargs),)
         if found is None:

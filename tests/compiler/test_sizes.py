@@ -51,6 +51,14 @@ def test_one_program_is_for_many_sizes():
     assert twins.native == native + 4
 
 
+def test_a_model_without_code_of_its_own_is_for_many_sizes_too():
+    model = flambeau.compile(nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 2)))
+    with flambeau.no_grad():
+        for size in (3, 3, 3, 3, *[*range(5, 15)] * 3):
+            model(flambeau.ones(size, 4))
+    assert "for sizes from 2 to" in flambeau.compiler.show(model)
+
+
 def test_sizes_are_native_when_they_come_the_third_time():
     twins = Twins(build)
     for size in [*range(5, 60)] * 3:

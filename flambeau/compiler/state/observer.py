@@ -79,6 +79,7 @@ class Observer:
         self.expected: dict[int, Ran] = {}
         # offsets of the instructions of users' code that have run, by the id of that code, which is kept alive
         self.instructions: dict[int, tuple[types.CodeType, set[int]]] = {}
+        self.noted = False  # whether they are those of a call: one that ran no users' code has none
         self.refused: list[str] = []  # what the last call did that may give something else in each call
         self.library_names: set[str] = set()  # in code of this library that ran
         self.warned = False  # whether a warning was asked for, shown or not
@@ -138,6 +139,7 @@ class Observer:
             yield
         finally:
             sys.settrace(former)
+            self.noted = True
 
     @staticmethod
     def sees() -> bool:
