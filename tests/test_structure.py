@@ -70,3 +70,11 @@ def test_a_measure_finds_what_it_looks_for(one_file, name: str, text: str, expec
 def test_cycles_are_found_through_several_rooms() -> None:
     graph = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}
     assert import_graph.cycles(graph) == [["a", "b", "c"]]
+
+
+def test_files_of_tests_outside_packages_have_names_of_their_own() -> None:
+    """Python imports them by their names alone: two of one name cannot be collected together."""
+    names: dict[str, Path] = {}
+    for path in Path(__file__).parent.rglob("test_*.py"):
+        if not (path.parent / "__init__.py").exists():
+            assert names.setdefault(path.name, path) == path, f"{path} and {names[path.name]} have one name"

@@ -63,13 +63,12 @@ def _same_size(what: str, tensor: Tensor, others: Sequence[Tensor]) -> None:
 class ProcessGroup(OrderedGroup):
     """A group of ranks that communicate. Made by `init_process_group` and `new_group`; its methods return a `Work`."""
 
-    def _one_each(self, what: str, which: str, tensor: Tensor, tensors: Sequence[Tensor]) -> None:
+    def _one_each(self, what: str, which: str, tensors: Sequence[Tensor]) -> None:
         if len(tensors) != self._size:
             raise RuntimeError(
                 f"ProcessGroupGloo::{what}: Incorrect {which} list size {len(tensors)}. {which.capitalize()} list size should be"
                 f" {self._size}, same as size of the process group."
             )
-        _same_size(what, tensor, tensors)
 
     def _root(self, opts: Any, what: str) -> tuple[int, timedelta]:
         root, limit = (opts, NO_TIMEOUT) if isinstance(opts, int) else (opts.rootRank, opts.timeout)
@@ -236,7 +235,8 @@ class ProcessGroup(OrderedGroup):
         root, limit = self._root(opts, "gather")
         outputs = list(output_lists[0]) if output_lists else []
         if self._rank == root:
-            self._one_each("gather", "output", tensor, outputs)
+            self._one_each("gather", "output", outputs)
+            _same_size("gather", tensor, outputs)
         source = contiguous(tensor)
 
         def function(engine: Any) -> None:
@@ -251,7 +251,8 @@ class ProcessGroup(OrderedGroup):
         root, limit = self._root(opts, "scatter")
         inputs = [contiguous(t) for t in input_lists[0]] if input_lists else []
         if self._rank == root:
-            self._one_each("scatter", "input", tensor, inputs)
+            self._one_each("scatter", "input", inputs)
+            _same_size("scatter", tensor, inputs)
         _check(tensor, "scatter")
 
         def function(engine: Any) -> None:
@@ -263,7 +264,8 @@ class ProcessGroup(OrderedGroup):
     def reduce_scatter(self, tensors: Any, input_lists: Any, opts: Any = None, *, _wait: bool = False) -> Work:
         tensor = _one(tensors, "reduce_scatter")
         inputs = input_lists[0] if input_lists and not isinstance(input_lists[0], Tensor) else input_lists
-        self._one_each("reduce_scatter", "input", tensor, inputs)
+        self._one_each("reduce_scatter", "input", inputs)
+        _same_size("reduce_scatter", tensor, inputs[self._rank : self._rank + 1])
         op, factor, limit = self._reduce_settings(opts)
         _check(tensor, "reduce_scatter")
         parts = [contiguous(t) for t in inputs]

@@ -9,7 +9,6 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.tensor import Tensor
-from ..machinery.arguments import need_tensor
 from ..machinery.aten_form import aten_only
 from ..machinery.declare import composite
 from .band import Band, Outline, outlined
@@ -57,7 +56,6 @@ def _average_band(
 
 def _average(name: str, input: Tensor, window: Window, include_padding: bool, divisor: Any) -> Tensor:
     dims = len(window.kernel)
-    need_tensor(name, input)
     if divisor is not None and divisor == 0:
         raise RuntimeError("divisor must be not zero")
     sizes = pool_sizes(name, input.shape, window)
@@ -86,7 +84,6 @@ def _integer_average(input: Tensor, bands: Outlines) -> Tensor:
 
 
 def check_signal(name: str, input: Tensor) -> None:
-    need_tensor(name, input)
     if len(input.shape) not in (2, 3):
         raise RuntimeError(
             f"Expected 2 to 3 dimensions, but got {len(input.shape)}-dimensional tensor for argument #1 'self' (while checking"
@@ -164,7 +161,6 @@ def adaptive_size(name: str, input: Tensor, output_size: Any, dims: int) -> tupl
 
 
 def _adaptive_average(name: str, input: Tensor, output_size: Any, dims: int) -> Tensor:
-    need_tensor(name, input)
     sizes = adaptive_size(name, input, output_size, dims)
     if min(sizes) < 0:
         raise RuntimeError(

@@ -22,7 +22,6 @@ from ...core.tensor import Tensor, empty, empty_strided, numel_of
 from ...kernels.library import pool as kernels
 from ..creation.filled import fill_raw
 from ..index.bad_index import bad_index
-from ..machinery.arguments import need_tensor
 from ..machinery.declare import composite, internal
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import Table, bare, is_last, layout_in_format_of, layout_like, recording, without_gaps
@@ -351,7 +350,6 @@ for operator in _INDEXED.values():
 
 
 def _max_pool(name: str, input: Tensor, window: Window, with_indices: bool) -> Any:
-    need_tensor(name, input)
     sizes = pool_sizes(name, input.shape, window)
     need_dtype(name, input, integers=True)
     if not with_indices and not recording(input):
@@ -369,7 +367,6 @@ def _read_window1d(
     input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, two_dimensional: bool
 ) -> Window:
     """Return the window along a signal. Signals pooled as images raise the errors of images."""
-    need_tensor("max_pool1d", input)
     if len(input.shape) not in (2, 3) or 0 in input.shape[-2:]:
         raise RuntimeError(
             "max_pool1d: Expected 2D or 3D (batch mode) tensor with optional 0 dim batch size for input, but got:"

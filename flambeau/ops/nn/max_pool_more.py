@@ -9,7 +9,6 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.size import make_size
 from ...core.tensor import Tensor, numel_of
-from ..machinery.arguments import need_tensor
 from ..machinery.aten_form import aten_only
 from ..machinery.declare import composite, internal
 from ..machinery.memory import layout_in_format_of, without_gaps
@@ -66,7 +65,6 @@ _ADAPTIVE = {dims: _adaptive_op(dims) for dims in (2, 3)}
 
 
 def _adaptive(name: str, input: Tensor, output_size: Any, dims: int) -> tuple[Tensor, Tensor]:
-    need_tensor(name, input)
     sizes = adaptive_size(f"{name}(): internal error", input, output_size, dims)
     if len(input.shape) not in (dims + 1, dims + 2):
         raise RuntimeError(f"{name}(): Expected {dims + 1}D or {dims + 2}D tensor, but got: {list(input.shape)}")
@@ -198,7 +196,6 @@ def _fractional_pool(
     input: Tensor, kernel_size: Any, output_size: Any, output_ratio: Any, samples: Any, dims: int
 ) -> tuple[Tensor, Tensor]:
     name = f"fractional_max_pool{dims}d"
-    need_tensor(name, input)
     if output_size is None and output_ratio is None:
         raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
     if len(input.shape) not in (dims + 1, dims + 2):
@@ -353,7 +350,6 @@ def _unpool(
     input: Tensor, indices: Tensor, kernel_size: Any, stride: Any, padding: Any, output_size: Any, dims: int
 ) -> Tensor:
     name = f"max_unpool{dims}d"
-    need_tensor(name, input)
     kernel, steps, pads, _, _ = read_window(name, dims, kernel_size, stride, padding)
     if min(steps) <= 0 and dims == 3:
         raise RuntimeError(f"strides should be greater than zero, but got stride: {list(steps)}")

@@ -17,7 +17,6 @@ _BOTH: dict[str, Any] = {"namespaces": ("torch", "nn.functional"), "method": Fal
 
 
 def _check_pixels(name: str, input: Any, factor: Any, argument: str) -> int:
-    need_tensors(name, input=input)
     factor = as_int(factor, name, argument, 2)
     if len(input.shape) < 3:
         raise RuntimeError(
