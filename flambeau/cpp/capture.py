@@ -85,7 +85,7 @@ def capture(model: Callable, inputs: tuple) -> Captured:
 
 def _others(inputs: frozenset[int]) -> list[Tensor]:
     """Return all existing dense tensors except the inputs: parameters, buffers, constants, wherever a model holds them."""
-    tensors = [one for one in gc.get_objects() if isinstance(one, Tensor) and hasattr(one, "_storage")]
+    tensors = [one for one in gc.get_objects() if issubclass(type(one), Tensor) and hasattr(one, "_storage")]
     with DisableTorchFunctionSubclass():  # tensors of other parts of the program are looked at, not asked
         dense = [t._bare_alias() for t in tensors if t.device is cpu and not t.is_sparse]
         return [t for t in dense if t._storage.ptr and t._storage.ptr not in inputs]

@@ -6,6 +6,7 @@ import ctypes
 import platform
 import shutil
 import subprocess
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -300,6 +301,6 @@ def test_tensors_of_others_are_not_asked_while_a_model_is_recorded(tmp_path: Pat
         def __torch_function__(cls, func, types, args=(), kwargs=None):
             raise AssertionError(f"asked about {func}")
 
-    bystander = torch.ones(2).as_subclass(Strict)
+    bystander, gone = torch.ones(2).as_subclass(Strict), weakref.proxy(nn.Linear(1, 1))
     torch.export_library(nn.Linear(2, 2).eval(), (torch.ones(1, 2),), tmp_path, name="linear")
-    del bystander
+    del bystander, gone
