@@ -280,7 +280,8 @@ def test_memory_does_not_grow_with_the_number_of_sizes():
     for n in range(2, 200):
         compiled(flambeau.randn(n, 4))
     behind = compiled._compiled
-    assert len(behind.recordings()) <= 3 and len(behind.found) <= 3 and not behind.reasons
+    assert len(behind.recordings()) <= 3 and len(behind.found) <= 3, flambeau.compiler.show(compiled)
+    assert not behind.reasons
 
 
 def test_errors_tell_of_the_call_that_has_them():

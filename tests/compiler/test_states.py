@@ -17,7 +17,7 @@ import pytest
 import flambeau
 from flambeau import nn
 from flambeau.compiler.state.object_layouts import dict_rows, word
-from flambeau.compiler.state.observer import Observer
+from flambeau.compiler.state.observer import NewCode, Observer
 
 from . import state_programs
 from .helpers import SETTLED
@@ -170,6 +170,33 @@ def test_what_the_garbage_collector_calls_is_not_what_the_function_does() -> Non
     with observer.watching():
         called("", {})  # somebody's own call is one
     assert any("perf_counter" in why for why in observer.refused)
+
+
+def test_a_dry_run_goes_on_watching_after_a_finalizer_ran() -> None:
+    """What the collector calls for the first time is no news of the function, and what the function does afterwards still is."""
+
+    def called(phase: str, info: dict) -> None:
+        pass
+
+    def news() -> None:
+        pass
+
+    observer, reported, raised = Observer(), [], False
+    gc.callbacks.append(called)
+    hook, sys.unraisablehook = sys.unraisablehook, reported.append
+    try:
+        with observer.following(strictly=True):
+            gc.collect(0)
+            try:
+                news()
+            except NewCode:
+                raised = True
+        with observer.following():
+            gc.collect(0)
+    finally:
+        sys.unraisablehook = hook
+        gc.callbacks.remove(called)
+    assert raised and not reported and id(called.__code__) not in observer.instructions
 
 
 @pytest.mark.parametrize("work", ["clock", "operators"])

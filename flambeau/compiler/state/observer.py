@@ -59,9 +59,8 @@ class Ran:
         """Note the function that a frame runs."""
         key = running_id(frame)
         known = self.functions.get(key)
-        if FUNCTIONS_ARE_KNOWN and (
-            known is None or known() is None
-        ):  # another function may have the id of one that is gone
+        # another function may have the id of one that is gone
+        if FUNCTIONS_ARE_KNOWN and (known is None or known() is None):
             known = weakref.ref(ctypes.cast(key, ctypes.py_object).value)
         self.functions[key] = known
 
@@ -113,11 +112,11 @@ class Observer:
     @contextlib.contextmanager
     def following(self, strictly: bool = False) -> Iterator[None]:
         """Context manager: note which instructions of users' code run, or, `strictly`, raise NewCode before one that has never run. A
-        debugger keeps its place: then nothing is noted."""
+        debugger keeps its place: then nothing is noted. What a garbage collection calls is not code of the call."""
 
         def begin(frame: types.FrameType, event: str, arg: Any) -> Any:
             code = frame.f_code
-            if kind_of(code, frame.f_globals) != USER:
+            if collecting.now or kind_of(code, frame.f_globals) != USER:
                 return None
             done = self.instructions.setdefault(id(code), (code, set()))[1]
 
@@ -132,6 +131,7 @@ class Observer:
             frame.f_trace_opcodes, frame.f_trace_lines = True, False
             return follow
 
+        notice_collections()
         former = sys.gettrace()
         sys._getframe().f_trace_opcodes = True  # Python 3.12 looks for such a frame when the function is set
         sys.settrace(former or begin)
