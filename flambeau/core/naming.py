@@ -156,6 +156,7 @@ LATE = frozenset(
         "serve.registry",
         "serve.server",
         "serve.worker",
+        "testing",
         "utils._python_dispatch",
         "vision.models",
         "vision.models.quantization",

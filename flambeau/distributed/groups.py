@@ -99,10 +99,6 @@ def is_torchelastic_launched() -> bool:
     return os.environ.get("TORCHELASTIC_RUN_ID") is not None
 
 
-def _is_barrier_after_init() -> int:
-    return int(os.getenv("TORCH_DIST_INIT_BARRIER", "0"))
-
-
 # -- beginning and end --------------------------------------------------------------------------------------------------
 
 

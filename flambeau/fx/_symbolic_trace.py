@@ -92,13 +92,6 @@ class PHBase:
 PH = PHBase()
 
 
-class PHWithMeta(PHBase):
-    """Placeholder in `concrete_args` for an argument that stays an input, with attributes to copy to its node."""
-
-    def __init__(self, ph_key: str | None = None) -> None:
-        self.ph_key = ph_key
-
-
 def _transfer_attrs(fr: Any, to: Any) -> None:
     for name in dir(fr):
         value = getattr(fr, name)

@@ -362,11 +362,6 @@ class Graph:
                     child.recompile()
         return changed
 
-    def _clear_nodes(self) -> None:
-        for node in reversed(self.nodes):
-            node.meta.clear()
-            self.erase_node(node)
-
     # -- code --
 
     def process_inputs(self, *args: Any) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dis
 import enum
-import inspect
 import operator
 import os
 import sys
@@ -147,12 +146,6 @@ class TracerBase:
         """Record a call and return the proxy for its result; the arguments may be or hold proxies."""
         node = self.create_node(kind, target, self.create_arg(args), self.create_arg(kwargs), name, type_expr)
         return proxy_factory_fn(node) if proxy_factory_fn else self.proxy(node)
-
-    def _find_user_frame(self) -> FrameType | None:
-        frame = inspect.currentframe()
-        while frame is not None and frame.f_code.co_filename.startswith(_OWN_FOLDER):
-            frame = frame.f_back
-        return frame
 
     def create_arg(self, a: Any) -> Any:
         """Convert a value to a node's argument: proxies become their nodes. Override it for further types."""

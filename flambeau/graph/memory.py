@@ -74,8 +74,10 @@ def mapped(value: Any, kind: type, change: Callable[[Any], Any]) -> Any:
     """Return a structure of tuples, lists and dicts with every instance of `kind` replaced by `change` of it."""
     if isinstance(value, kind):
         return change(value)
-    if type(value) in (list, tuple):
-        return type(value)([mapped(v, kind, change) for v in value])
+    if type(value) is tuple:
+        return tuple([mapped(v, kind, change) for v in value])
+    if isinstance(value, list):  # those of a graph's arguments are of a class of their own
+        return [mapped(v, kind, change) for v in value]
     if type(value) is dict:
         return {k: mapped(v, kind, change) for k, v in value.items()}
     return value

@@ -11,6 +11,7 @@ tensor([0., 0.])
 
 from ..core.absent import raising, returning
 from ..ops.machinery.inferred_schema import infer_schema
+from .checking import opcheck
 from .custom_op import CustomOpDef, custom_op, triton_op
 from .registration import (
     Library,
@@ -33,7 +34,7 @@ get_kernel, wrap_triton = raising(
 ).values()
 
 __all__ = [
-    "CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "impl", "impl_abstract", "infer_schema",
+    "CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "impl", "impl_abstract", "infer_schema", "opcheck",
     "register_autocast", "register_autograd", "register_fake", "register_kernel", "register_torch_dispatch",
     "register_vmap", "triton_op",
 ]  # fmt: skip

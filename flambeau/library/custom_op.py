@@ -92,7 +92,10 @@ class CustomOpDef:
 
         return register if fn is None else register(fn)
 
-    def _no_fake(self, *args: Any, **kwargs: Any) -> Any:
+    def _no_fake(self, *args: Any, **kwargs: Any) -> None:
+        """Return nothing for an operator that returns nothing; raise an error for others."""
+        if not self.op.schema.returns:
+            return
         raise RuntimeError(
             f"There was no fake impl registered for {self}. This is necessary for torch.compile/export/fx tracing to work."
             f" Please use `{self._init_fn.__name__}.register_fake` to add an fake impl."

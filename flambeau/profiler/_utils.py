@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -28,12 +27,3 @@ def traverse_bfs(tree: Iterable[Any], children_fn: Callable[[Any], Any] = _parts
         event = remaining.popleft()
         yield event
         remaining.extend(children_fn(event))
-
-
-def source_code_location(event: Any) -> str:
-    """Return the Python function around an event, with its file and line."""
-    while event is not None:
-        if re.search(r"\.py\(.*\)", event.name):
-            return event.name
-        event = event.parent
-    return "No source code location found"

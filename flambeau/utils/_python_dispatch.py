@@ -102,13 +102,6 @@ class OwnOperator:
         return hash(self.op)
 
 
-class BaseTorchDispatchMode(TorchDispatchMode):
-    """A dispatch mode that calls every operator unchanged."""
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        return func(*args, **(kwargs or {}))
-
-
 def _get_current_dispatch_mode_stack() -> list[TorchDispatchMode]:
     return [mode for mode in modes.own.stack if isinstance(mode, TorchDispatchMode)]
 
@@ -120,19 +113,6 @@ def _get_current_dispatch_mode() -> TorchDispatchMode | None:
 
 def is_in_torch_dispatch_mode(include_infra_modes: bool = True) -> bool:
     return bool(_get_current_dispatch_mode_stack())
-
-
-@contextlib.contextmanager
-def _pop_mode_temporarily(k: Any = None) -> Iterator[TorchDispatchMode]:
-    """Context manager: switch the innermost mode off."""
-    mode = _get_current_dispatch_mode()
-    if mode is None:
-        raise AssertionError("there is no mode to pop")
-    modes.own.stack.take(mode)
-    try:
-        yield mode
-    finally:
-        modes.own.stack.push(mode)
 
 
 @contextlib.contextmanager

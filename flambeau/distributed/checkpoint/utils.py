@@ -29,13 +29,6 @@ def _get_failure_dict(results: list[Any]) -> dict[int, Any]:
     return {rank: result for rank, result in enumerate(results) if _is_wrapped_exception(result)}
 
 
-def _all_gather_keys(local_dict: dict[str, Any], group: Any = None) -> set[str]:
-    """Return the keys of all ranks' dictionaries."""
-    gathered: list[Any] = [None] * groups.get_world_size(group)
-    object_collectives.all_gather_object(gathered, list(local_dict), group)
-    return {key for keys in gathered for key in keys}
-
-
 def _attempt(function: Callable[[], T]) -> Any:
     """Return the function's result, or its exception with the stack, ready to be sent."""
     try:
@@ -196,14 +189,6 @@ def narrow_tensor_by_index(tensor: Tensor, offsets: Sequence[int], sizes: Sequen
         if size < tensor.size(dim):
             tensor = tensor.narrow(dim, offset, size)
     return tensor
-
-
-def _element_wise_add(a: Sequence[int], b: Sequence[int]) -> list[int]:
-    return [x + y for x, y in zip(a, b)]
-
-
-def _element_wise_sub(a: Sequence[int], b: Sequence[int]) -> list[int]:
-    return [x - y for x, y in zip(a, b)]
 
 
 # -- files ----------------------------------------------------------------------------------------------------------------------

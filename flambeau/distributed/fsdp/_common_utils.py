@@ -24,23 +24,9 @@ class TrainingState(Enum):
     SUMMON_FULL_PARAMS = auto()
 
 
-class HandleTrainingState(Enum):
-    """Current use of a flat parameter."""
-
-    IDLE = auto()
-    FORWARD = auto()
-    BACKWARD_PRE = auto()
-    BACKWARD_POST = auto()
-    SUMMON_FULL_PARAMS = auto()
-
-
 def clean_tensor_name(tensor_name: str) -> str:
     """Return a parameter's name without the prefixes of wrappers."""
     return tensor_name.replace(FSDP_PREFIX, "").replace(_CHECKPOINT_PREFIX, "")
-
-
-def _is_fsdp_flattened(tensor: Any) -> bool:
-    return getattr(tensor, "_fsdp_flattened", False)
 
 
 def is_unit(module: Module) -> bool:

@@ -28,7 +28,7 @@ from ._actions import (
     _format_pipeline_order,
     parts_of,
 )
-from ._lowering import _add_reduce_grad, _add_send_recv, _add_unshard_reshard, _defer_recv_ops, _simulate_comms_compute
+from ._lowering import _add_reduce_grad, _add_send_recv, _add_unshard_reshard, _defer_recv_ops
 from ._schedule_base import (
     PipelineScheduleMulti,
     _batch_p2p,
@@ -142,11 +142,6 @@ class _PipelineScheduleRuntime(PipelineScheduleMulti):
     def _dump_csv(self, filename: str, format: str = "compute_comms") -> None:
         """Write all actions, or (`format="compute_only"`) those that compute."""
         _write_csv(filename, self.pipeline_order_with_comms if format == "compute_comms" else self.pipeline_order)
-
-    def _simulate(self) -> Order:
-        return _simulate_comms_compute(
-            self.pipeline_order_with_comms, self.stage_index_to_group_rank.__getitem__, self._num_stages
-        )
 
     # -- one batch ----------------------------------------------------------------------------------------------------------
     def _step_microbatches(

@@ -1,4 +1,4 @@
-"""Visualization of schedules: the actions of all ranks, spaced by their durations, and drawn."""
+"""Visualization of schedules: the actions of all ranks, spaced by their durations."""
 
 from __future__ import annotations
 
@@ -9,13 +9,7 @@ from ._actions import OVERLAP_F_B, B, F, I, W, _Action, parts_of
 from ._schedule_base import PipelineScheduleMulti, PipelineScheduleSingle, _PipelineSchedule
 from .schedules import _PipelineScheduleRuntime, get_schedule_class
 
-_LOOKS = {  # what actions are called, how they are drawn, and how long they take
-    F: ("Forward", "blue", 1),
-    I: ("Backward Input", "teal", 1),
-    W: ("Backward Weight", "green", 1),
-    B: ("Full Backward", "orange", 2),
-    OVERLAP_F_B: ("Overlap F+B", "purple", 3),
-}
+_DURATIONS = {F: 1, I: 1, W: 1, B: 2, OVERLAP_F_B: 3}
 
 
 def get_schedule_ops(
@@ -79,7 +73,7 @@ def add_schedule_op_spacing(schedule: list[list[_Action | None]]) -> list[list[_
             if actions and now >= free[rank] and all(_ready(p, over, now, last) for p in parts_of(actions[0])):
                 action, end, idle = actions.pop(0), now, 0
                 for part in parts_of(action):
-                    end += _LOOKS[part.computation_type][2]
+                    end += _DURATIONS[part.computation_type]
                     over[part] = end
                 free[rank] = end
                 spaced[rank].append(action)
@@ -95,35 +89,3 @@ def add_schedule_op_spacing(schedule: list[list[_Action | None]]) -> list[list[_
 def _ready(action: _Action, over: dict[_Action, int], now: int, last: int) -> bool:
     needs = _needs(action, last)
     return not needs or any(over.get(need, now + 1) <= now for need in needs)
-
-
-def visualize_schedule(schedule: list[list[_Action | None]], filename: str | None = None) -> None:
-    """Draw actions as boxes, a row for each rank, into a file or on the screen. Needs matplotlib."""
-    import matplotlib.pyplot as plt  # noqa: PLC0415 - only for who draws
-    from matplotlib.patches import Patch, Rectangle  # noqa: PLC0415
-
-    ranks, longest = len(schedule), 1
-    figure, axes = plt.subplots(figsize=(max(map(len, schedule)) + 2, ranks + 2))
-    used: dict[str, str] = {}
-    for row, actions in enumerate(schedule):
-        left = 0
-        for action in actions:
-            if action is None:
-                left += 1
-                continue
-            title, colour, width = _LOOKS.get(action.computation_type, ("Communication", "black", 1))
-            used[title] = colour
-            bottom = ranks - row - 1
-            axes.add_patch(Rectangle((left, bottom), width, 1, facecolor=colour, edgecolor="black"))
-            axes.text(left + width / 2, bottom + 0.5, str(action), ha="center", va="center", color="white")
-            left += width
-        longest = max(longest, left)
-    axes.set_xlim(0, longest + 1)
-    axes.set_ylim(0, ranks + 0.5)
-    axes.set_yticks([ranks - row - 0.5 for row in range(ranks)], [f"Rank {row}" for row in range(ranks)])
-    axes.legend(handles=[Patch(facecolor=colour, label=title) for title, colour in used.items()], loc="upper right")
-    if filename is None:
-        plt.show()
-    else:
-        figure.savefig(filename, bbox_inches="tight")
-    plt.close(figure)

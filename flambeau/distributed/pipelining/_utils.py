@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.tensor import Tensor
-from ...utils._pytree import tree_flatten
+from ...utils._pytree import tree_leaves
 
 
 class PipeliningMetadataError(RuntimeError):
@@ -22,23 +22,9 @@ class PipeInfo:
     has_loss_and_backward: bool
 
 
-def flatten_args(args: Any, *, detach: bool = False) -> Any:
-    """Return the leaves of nested arguments; with `detach`, the same arguments with detached tensors, and their leaves."""
-    leaves, shape = tree_flatten(args)
-    if not detach:
-        return leaves
-    fresh = [v.detach().requires_grad_(v.requires_grad) if isinstance(v, Tensor) else v for v in leaves]
-    return shape.unflatten(fresh), fresh
-
-
-def flatten_args_detach(args: Any) -> tuple[Any, list[Any]]:
-    """Return nested arguments with detached tensors, and their leaves."""
-    return flatten_args(args, detach=True)
-
-
 def described(*values: Any) -> str:
     """Return dtypes and shapes as text, for messages."""
-    shown = [f"{t.dtype}{list(t.shape)}" if isinstance(t, Tensor) else repr(t)[:40] for t in flatten_args(list(values))]
+    shown = [f"{t.dtype}{list(t.shape)}" if isinstance(t, Tensor) else repr(t)[:40] for t in tree_leaves(list(values))]
     return ", ".join(shown) or "nothing"
 
 
@@ -54,11 +40,3 @@ def generate_stage_to_rank_mapping(pp_size: int, num_stages: int, style: str = "
         stage: stage % pp_size if (stage // pp_size) % 2 == 0 else pp_size - 1 - stage % pp_size
         for stage in range(num_stages)
     }
-
-
-def generate_rank_to_stage_mapping(pp_size: int, num_stages: int, style: str = "loop") -> dict[int, list[int]]:
-    """Return the stages of each rank."""
-    stages: dict[int, list[int]] = {rank: [] for rank in range(pp_size)}
-    for stage, rank in generate_stage_to_rank_mapping(pp_size, num_stages, style).items():
-        stages[rank].append(stage)
-    return stages

@@ -14,11 +14,12 @@ from ...nn import Module
 from ...nn.parallel import DistributedDataParallel
 from ...ops.creation.construct import tensor as new_tensor
 from ...ops.creation.filled import empty
+from ...utils._pytree import tree_leaves
 from .. import collectives, groups
 from ..collectives import P2POp
 from ..fsdp import FSDPModule
 from ._backward import stage_backward, stage_backward_input, stage_backward_weight
-from ._utils import PipeInfo, PipeliningMetadataError, described, flatten_args, generate_stage_to_rank_mapping
+from ._utils import PipeInfo, PipeliningMetadataError, described, generate_stage_to_rank_mapping
 
 __all__ = ["PipelineStage", "build_stage"]
 
@@ -188,7 +189,7 @@ class _PipelineStageBase:
     # -- passes -------------------------------------------------------------------------------------------------------------
     def _validate(self, what: str, tensors: Any) -> None:
         """Check, if enabled, that a microbatch has the shapes and dtypes of the first one."""
-        found = [(tuple(t.shape), t.dtype) for t in flatten_args(tensors) if isinstance(t, Tensor)]
+        found = [(tuple(t.shape), t.dtype) for t in tree_leaves(tensors) if isinstance(t, Tensor)]
         expected = self._expected.setdefault(what, found)
         if len(found) != len(expected):
             raise PipeliningMetadataError(
@@ -228,8 +229,8 @@ class _PipelineStageBase:
         outputs = _as_tuple(output)
         if self.is_last and save_forward_output:
             self.output_chunks.append(output)
-        self.fwd_cache[fwd_chunk_id] = (outputs, [*flatten_args(inputs), *flatten_args(kwargs)])
-        self._inputs_of_args = len(flatten_args(inputs))
+        self.fwd_cache[fwd_chunk_id] = (outputs, [*tree_leaves(inputs), *tree_leaves(kwargs)])
+        self._inputs_of_args = len(tree_leaves(inputs))
         if self._runtime_validate and not self.is_last:
             self._validate("forward outputs", outputs)
         return output
@@ -293,7 +294,7 @@ class _PipelineStageBase:
         module: Any = self.submod
         if isinstance(module, DistributedDataParallel):
             if last:
-                module.reducer.prepare_for_backward([t for t in flatten_args(roots) if isinstance(t, Tensor)])
+                module.reducer.prepare_for_backward([t for t in tree_leaves(roots) if isinstance(t, Tensor)])
             with contextlib.nullcontext() if last else module.no_sync():
                 yield
             return

@@ -194,9 +194,6 @@ class TensorPipeAgent(RpcAgent):
     def _get_device_map(self, destination: WorkerInfo) -> dict[Device, Device]:
         return self.options.device_maps.get(destination.name, {})
 
-    def _get_backend_options(self) -> TensorPipeRpcBackendOptions:
-        return self.options
-
     # -- asking -------------------------------------------------------------------------------------------------------------
     def ask(self, to: WorkerInfo, message: Message, timeout: float = constants.UNSET_RPC_TIMEOUT) -> Future:
         """Send a request and return a future of the answer."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ...core.size import Size, make_size
 from . import _shard_order
-from ._shard_order import ShardOrder, ShardOrderEntry, _StridedShardNotDecodableError  # noqa: F401 - known by these names here
+from ._shard_order import ShardOrder
 from .placement_types import Partial, Placement, Replicate, Shard, _is_shard_like, _StridedShard
 
 
@@ -88,20 +88,6 @@ class DTensorSpec:
     def format_shard_order_str(placements: tuple[Placement, ...], shard_order: ShardOrder | None = None) -> str:
         """Return placements as short text, with numbers where several dimensions of the mesh shard one of the tensor."""
         return _shard_order.written(placements, shard_order)
-
-    @staticmethod
-    def _normalize_placements_into_shard_order(
-        placements: tuple[Placement, ...], mesh: Any, use_strided_shard_as_shard_order: bool = True
-    ) -> tuple[tuple[Placement, ...], ShardOrder]:
-        """Return placements without _StridedShard, and the order that they encoded."""
-        if not use_strided_shard_as_shard_order:
-            return placements, _shard_order.default_order(placements)
-        order = _shard_order.order_of(placements, mesh)
-        if order is None:
-            raise _StridedShardNotDecodableError(
-                f"_StridedShard placements {placements} cannot be decoded into a corresponding shard_order"
-            )
-        return tuple(Shard(p.dim) if isinstance(p, _StridedShard) else p for p in placements), order
 
     @functools.cached_property
     def key(self) -> tuple:

@@ -22,10 +22,6 @@ class ShardOrderEntry(NamedTuple):
 ShardOrder = tuple[ShardOrderEntry, ...]
 
 
-class _StridedShardNotDecodableError(ValueError):
-    """Raised when the pieces of a _StridedShard do not correspond to any order."""
-
-
 def default_order(placements: tuple[Placement, ...]) -> ShardOrder:
     """Return the order of shards from the first mesh dimension to the last."""
     found: dict[int, list[int]] = {}

@@ -8,7 +8,6 @@ from typing import Any
 
 import flambeau
 
-from ...core.tensor import Tensor
 from ...nn import Module, Parameter
 from ..codegen import _parse_stack_trace
 from ..graph_module import GraphModule, _get_attr
@@ -171,6 +170,3 @@ class FxGraphDrawer:
         if isinstance(meta, (list, tuple, dict)):
             return "".join(self._metadata(m) for m in (meta.values() if isinstance(meta, dict) else meta))
         raise RuntimeError(f"Unsupported tensor meta type {type(meta)}")
-
-    def _get_tensor_label(self, t: Tensor) -> str:
-        return f"{t.dtype}{list(t.shape)}\\n"

@@ -212,14 +212,6 @@ class TestCase(unittest.TestCase):
         texts = [str(one.message) for one in seen if issubclass(one.category, category)]
         self.assertTrue(any(re.search(regex, text) for text in texts), f"no {category.__name__} {regex!r} in {texts}")
 
-    @contextlib.contextmanager
-    def maybeWarnsRegex(self, category: type[Warning], regex: str = "") -> Iterator[None]:
-        with warnings.catch_warnings(record=True) as seen:
-            warnings.simplefilter("always")
-            yield
-        for one in seen:
-            self.assertRegex(str(one.message), regex)
-
     def assertNotWarn(self, callable: Callable, msg: str = "") -> None:
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 
 def normalize_dim(dim: int, ndim: int) -> int:
     """Return a dimension counted from the front."""
     return dim if dim >= 0 else dim + ndim
-
-
-def normalize_dims(dims: int | Sequence[int], ndim: int) -> Sequence[int]:
-    """Return dimensions counted from the front."""
-    return (normalize_dim(dims, ndim),) if isinstance(dims, int) else tuple(normalize_dim(d, ndim) for d in dims)
 
 
 def is_tensor_partial(spec: Any) -> bool:
