@@ -407,9 +407,13 @@ def take_over(holder: list[Any], variable: Tensor) -> Tensor:
     if holder[0].is_sparse or isinstance(variable, SparseTensor):
         return take_over_sparse(holder) if holder[0].is_sparse else holder[0]._bare_alias()
     same_layout = holder[0]._strides == variable._strides or (holder[0]._contig and variable._contig)
-    own = same_layout and holder[0]._base is None and holder[0]._storage.owner is None
-    # One reference from the list or the header, one from the call: nothing else holds tensor or storage.
-    if own and sys.getrefcount(holder[0]) <= 2 and sys.getrefcount(holder[0]._storage) <= 2:
+    viewed = holder[0]._base is not None
+    own = same_layout and holder[0]._storage.owner is None
+    own = own and (
+        not viewed or (holder[0]._base.numel() == variable.numel() and sys.getrefcount(holder[0]._base) <= 2)
+    )
+    # One reference from the list or the header (two from those of a view and its base), one from the call: nothing else holds them.
+    if own and sys.getrefcount(holder[0]) <= 2 and sys.getrefcount(holder[0]._storage) <= 2 + viewed:
         return holder[0]._bare_alias()
     fresh = variable.new_empty_strided(variable.shape, dense_strides(variable, holder[0]))
     return unrecorded(fresh.copy_, holder[0])

@@ -34,6 +34,25 @@ def test_overloads_are_called() -> None:
         aten.add.nonsense  # noqa: B018
 
 
+@pytest.mark.parametrize("options", [(1.0, 1.0, 1.0), (0.7, 1.3, 0.5)])
+def test_gradients_from_the_result_of_an_in_place_call(options: tuple[float, ...]) -> None:
+    x, g = torch.tensor([-3.0, -1.0, -0.1, 0.0, 0.5, 2.0]), torch.arange(6.0) + 1
+    result = aten.elu(x, *options)
+    expected = aten.elu_backward(g, *options, False, x)
+    torch.testing.assert_close(aten.elu_backward(g, *options, True, result), expected)
+    real = judge("torch")
+    theirs = real.ops.aten.elu_backward(real.arange(6.0) + 1, *options, True, real.tensor(result.tolist()))
+    torch.testing.assert_close(expected, torch.tensor(theirs.tolist()))
+    leaky = aten.leaky_relu(x, options[0])
+    torch.testing.assert_close(
+        aten.leaky_relu_backward(g, leaky, options[0], True), aten.leaky_relu_backward(g, x, options[0], False)
+    )
+    for refused in (aten.elu_backward, aten.leaky_relu_backward):
+        rest = (-1.0, True) if refused is aten.leaky_relu_backward else None
+        with pytest.raises(RuntimeError, match="triggered with a negative slope"):
+            refused(g, x, *rest) if rest else refused(g, -1.0, 1.0, 1.0, True, x)
+
+
 def test_names_and_schemas() -> None:
     op = aten.add.Tensor
     assert (str(op), op.name(), op.__name__, str(aten.add)) == (

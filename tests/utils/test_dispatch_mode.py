@@ -156,6 +156,11 @@ def programs(torch: Any) -> dict[str, tuple[Any, tuple[Any, ...]]]:
         "slice": (lambda x: x[1:, ::2], (r(3, 4),)),
         "select": (lambda x: x[:, -1], (r(3, 4),)),
         "diagonal": (lambda x: x.diagonal(), (r(3, 4),)),
+        **{name: (getattr(torch, name), (r(3, 4),)) for name in ("abs", "atan", "deg2rad", "log1p", "expm1")},
+        "ceil": (lambda x: torch.ceil(x) * x, (r(3, 4),)),
+        "where": (lambda x, y: torch.where(signs > 0, x, y), pairs),
+        "lerp": (lambda x, y: torch.lerp(x, y, 0.25), pairs),
+        "overwritten": (lambda x: torch.fill(x, 2.0) + x, (r(3, 4),)),
     }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Helpers of several passes: names of targets, node orders, groups that must stay together."""
+"""Helpers of several passes: names of targets, node orders."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import heapq
 import operator
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ...core.tensor import Tensor
@@ -15,10 +14,7 @@ from ..graph_module import GraphModule
 from ..names import module_name, qualified_name, type_repr
 from ..node import Node
 
-__all__ = [
-    "FxNetAccFusionsFinder", "get_acc_ops_name", "get_node_target", "is_node_output_tensor", "legalize_graph",
-    "stable_topological_sort",
-]  # fmt: skip
+__all__ = ["get_acc_ops_name", "get_node_target", "is_node_output_tensor", "legalize_graph", "stable_topological_sort"]
 
 Tensors = Any
 TensorOrTensors = Any
@@ -56,74 +52,6 @@ def is_node_output_tensor(node: Node) -> bool:
     """Return whether shape propagation found that the node's result is a tensor."""
     kind = node.meta.get("type")
     return kind is not None and issubclass(kind, Tensor)
-
-
-class FxNetAccFusionsFinder:
-    """Finds groups of nodes connected by values that are not tensors: they must run on one device."""
-
-    def __init__(self, module: GraphModule, acc_nodes: NodeSet) -> None:
-        self.module, self.acc_nodes = module, acc_nodes
-        self.nodes = list(module.graph.nodes)
-        self.node_index = {node: i for i, node in enumerate(self.nodes)}
-
-    @dataclass
-    class FusionGroup:
-        """A group of nodes to fuse, during its construction."""
-
-        top_node_idx: int
-        nodes: NodeSet
-        inputs: NodeSet
-        nodes_need_process: NodeSet
-
-        def add_node(self, node: Node) -> None:
-            if node in self.nodes:
-                return
-            self.nodes_need_process.add(node)
-            self.nodes.add(node)
-            self.inputs.discard(node)
-            self.inputs |= {n for n in node.all_input_nodes if n.op in CALLABLE_NODE_OPS and n not in self.nodes}
-
-    def recursive_add_node(self, fusion_group: Any, inputs: Any, visited: NodeSet | None = None) -> bool:
-        """Add the nodes on paths from the group through `inputs` back to it. Returns whether there is such a path."""
-        for arg in list(inputs):
-            if visited is not None:
-                if arg in visited:
-                    continue
-                visited.add(arg)
-            if arg.op not in CALLABLE_NODE_OPS or self.node_index[arg] < fusion_group.top_node_idx:
-                continue
-            if arg in fusion_group.nodes:
-                return True
-            if self.recursive_add_node(fusion_group, arg.all_input_nodes, visited):
-                fusion_group.add_node(arg)
-                return True
-        return False
-
-    def _grow(self, group: Any) -> None:
-        while group.nodes_need_process:
-            node = group.nodes_need_process.pop()
-            self.recursive_add_node(group, group.inputs, set())
-            near = [] if "tensor_meta" in node.meta else list(node.users)
-            near += [arg for arg in node.all_input_nodes if "tensor_meta" not in arg.meta]
-            for other in near:
-                if other.op in CALLABLE_NODE_OPS and other not in group.nodes:
-                    group.add_node(other)
-                    group.top_node_idx = min(group.top_node_idx, self.node_index[other])
-                    self.recursive_add_node(group, group.inputs, set())
-
-    def __call__(self) -> dict[Node, NodeSet]:
-        groups: dict[Node, NodeSet] = {}
-        for node in list(self.acc_nodes):
-            ours = node not in groups and node.op in CALLABLE_NODE_OPS and node in self.acc_nodes
-            if not ours or "tensor_meta" in node.meta:
-                continue
-            group = self.FusionGroup(self.node_index[node], {node}, set(node.all_input_nodes), {node})
-            self._grow(group)
-            if group.nodes <= self.acc_nodes:
-                groups.update(dict.fromkeys(group.nodes, group.nodes))
-            else:
-                self.acc_nodes -= group.nodes
-        return groups
 
 
 # Cheap ones on numbers and comparisons come as soon as they can: others wait for their checks.

@@ -24,10 +24,11 @@ from ...core.graph import named_class
 from ...core.tensor import Tensor, empty
 from ...expr import arg, as_expr, const
 from ...ops import OPS
-from ...ops.aten_only import ATEN_BACKWARD
+from ...ops.aten_only import ATEN_BACKWARD, ATEN_ONLY
 from ...ops.machinery.aten_form import AtenForm
 from ...ops.machinery.formula import Pointwise, derived
 from ...ops.machinery.matching import bound
+from ...ops.pointwise.activation import refuse_slope
 from .overloads import OpOverload, aten, recording
 
 # Facts about arguments: from the argument to the operand of PyTorch's operator, and from that and the gradient back to an argument.
@@ -121,6 +122,8 @@ class Derivative:
                 own[about] = fact[1](value, own["grad"])
         formula = _formula_of(self.name)
         if formula is not None:
+            if self.name.endswith("_") and own[formula.parameters[0][0]] < 0:
+                refuse_slope()
             return _by_formula(formula, own)
         names = self.gives[place]
         flags = own.get("needs", [True] * len(names))
@@ -186,7 +189,8 @@ def _run_again(overload: OpOverload, own: dict[str, Any], wanted: list[str], aga
 
 
 def _formula_of(name: str) -> Pointwise | None:
-    op = next((OPS[key] for key in (name, f"internal.{name}", f"nn.functional.{name}") if key in OPS), None)
+    keys = (name, f"internal.{name}", f"nn.functional.{name}")
+    op = getattr(ATEN_ONLY.get(name), "op", None) or next((OPS[key] for key in keys if key in OPS), None)
     return op.impl if op is not None and op.kind == "pointwise" else None
 
 
@@ -282,7 +286,7 @@ def asks_for_gradients(args: tuple, kwargs: dict[str, Any]) -> bool:
 def recorded(recorder: Any, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
     """Make a call whose derivative is declared, so that the backward pass makes the calls that it says; NotImplemented
     where none is declared for such a call."""
-    if overload.derivative is None:
+    if overload.derivative is None or overload._schema.is_mutable:
         return NotImplemented
     values = overload.bind(args, kwargs)
     if not overload.derivative.covers(values):

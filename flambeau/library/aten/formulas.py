@@ -40,7 +40,7 @@ def recorded(recorder: Any, op: Any, function: Callable, operands: tuple, option
     symbols = [arg(i) for i in range(len(operands))] + [
         p if p is None or isinstance(p, int) else const(p) for p in params
     ]
-    result = Steps(operands).value(pointwise.evaluate(symbols, plain.dtype))
+    result = (Steps if op.namespaces else DerivativeSteps)(operands).value(pointwise.evaluate(symbols, plain.dtype))
     if not isinstance(result, Tensor):
         result = aten.full.default(list(plain.shape), result, dtype=plain.dtype, device=plain.device, pin_memory=False)
     if result.dtype is not plain.dtype:
@@ -150,6 +150,35 @@ class Steps:
         raise NoStep(
             f"the step {op} of a formula, with a number on the left, has no counterpart among PyTorch's operators"
         )
+
+
+class DerivativeSteps(Steps):
+    """Steps of a derivative, which PyTorch writes in C++, where numbers stay numbers."""
+
+    def compute(self, x: Expr) -> Any:
+        if x.op == "sign":
+            return self.aten.sgn(self.value(x.args[0]))
+        if x.op == "where":  # C++ evaluates arguments from the last to the first
+            return self._where(*[self.value(a) for a in reversed(x.args)][::-1])
+        if x.op in ("add", "sub", "mul", "div") and not self._is_tensor(self.value(x.args[1])):
+            left, number = map(self.value, x.args)
+            if self._is_tensor(left):
+                return getattr(self.aten, x.op).Scalar(left, number)
+        return super().compute(x)
+
+    def _where(self, condition: Any, *values: Any) -> Any:
+        like = next((v for v in values if self._is_tensor(v)), None)
+        if like is not None and not isinstance(condition, bool):
+            values = tuple(
+                v if self._is_tensor(v) else self.aten.scalar_tensor(v, dtype=like.dtype, device=like.device)
+                for v in values
+            )
+        return super()._where(condition, *values)
+
+    def _from_number(self, op: str, number: Any, value: Any) -> Any:
+        if op in ("add", "mul"):
+            return getattr(self.aten, op).Scalar(value, number)
+        return super()._from_number(op, number, value)
 
 
 def _of_numbers(op: str, values: list[Any]) -> Any:

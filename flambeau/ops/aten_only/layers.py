@@ -14,7 +14,7 @@ from ..nn.distance import cdist, cdist_backward, pdist
 from ..nn.dropout import dropout1d, dropout2d, dropout3d
 from ..nn.resize import interpolate, resized
 from ..nn.softmax import log_softmax, softmax
-from ..pointwise.activation import exponential_unit
+from ..pointwise.activation import exponential_unit, leaky
 from ..shape.padding import pad
 
 # -- activations and dropout ----------------------------------------------------------------------------------------------
@@ -24,7 +24,8 @@ aten_only("_log_softmax")(lambda self, dim, widen: log_softmax(self, dim, dtype=
 
 
 aten_only("elu")(exponential_unit)
-aten_only("elu_")(exponential_unit.op.inplace)
+aten_only("elu_", backward="elu_backward(grad, alpha, scale, input_scale, True, result)")(exponential_unit.op.inplace)
+aten_only("leaky_relu_", backward="leaky_relu_backward(grad, result, negative_slope, True)")(leaky.op.inplace)
 
 
 @aten_only("feature_dropout")

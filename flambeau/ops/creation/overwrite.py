@@ -19,7 +19,7 @@ from ..machinery.dtype_rules import check_fits
 from ..machinery.inplace import check_history_writable, check_partial_overlap, check_writable, raw_copy, rebase_history
 from ..machinery.quirks import Quirks
 from .convert import _convert_backward, _warn_of_imaginary_parts, converted, copy_raw
-from .filled import fill_raw, layout_as
+from .filled import fill_raw, layout_as, zeros_like
 
 
 def _copied_backward(g: Tensor, src_shape: Any, src_dtype: dtype, src_device: device) -> Tensor:
@@ -27,7 +27,7 @@ def _copied_backward(g: Tensor, src_shape: Any, src_dtype: dtype, src_device: de
 
 
 @internal(
-    grads={"input": lambda g: g.new_zeros(g.shape), "src": _copied_backward},
+    grads={"input": lambda g: zeros_like(g), "src": _copied_backward},
     quirks=Quirks(label="CopyBackwards"),
     batching="each",
 )
@@ -77,7 +77,7 @@ def _filled_layout(input: Tensor, value: Any) -> tuple[Any, ...]:
 
 @internal(
     layout=_filled_layout,
-    grads={"input": lambda g: g.new_zeros(g.shape), "value": lambda g: g.sum()},
+    grads={"input": lambda g: zeros_like(g), "value": lambda g: g.sum()},
     quirks=Quirks(label="FillBackward1"),
     batching="each",
 )
@@ -90,7 +90,7 @@ filled_with.on("any")(lambda out, input, value: raw_copy(out, value))
 
 @internal(
     layout=_filled_layout,
-    grads={"input": lambda g: g.new_zeros(g.shape)},
+    grads={"input": lambda g: zeros_like(g)},
     quirks=Quirks(label="FillBackward0"),
     batching="each",
 )
@@ -140,13 +140,13 @@ def _overwrite(self: Tensor, value: Any, name: str) -> Tensor:
     return self
 
 
-@internal(grads={"input": lambda g: g.new_zeros(g.shape)}, quirks=Quirks(label="FillBackward2"), batching="each")
+@internal(grads={"input": lambda g: zeros_like(g)}, quirks=Quirks(label="FillBackward2"), batching="each")
 def overwritten(input: Tensor) -> Tensor:
     return input._bare_alias()
 
 
 @internal(
-    grads={"input": lambda g: g.new_zeros(g.shape), "value": lambda g: g.sum()},
+    grads={"input": lambda g: zeros_like(g), "value": lambda g: g.sum()},
     quirks=Quirks(label="FillBackward3"),
     batching="each",
 )
@@ -154,7 +154,7 @@ def overwritten_with(input: Tensor, value: Tensor) -> Tensor:
     return input._bare_alias()
 
 
-@internal(grads={"input": lambda g: g.new_zeros(g.shape)}, quirks=Quirks(label="ZeroBackward0"), batching="each")
+@internal(grads={"input": lambda g: zeros_like(g)}, quirks=Quirks(label="ZeroBackward0"), batching="each")
 def zeroed(input: Tensor) -> Tensor:
     return input._bare_alias()
 

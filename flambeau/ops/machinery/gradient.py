@@ -39,6 +39,7 @@ from ...expr.node import cast, replace_arguments
 from ...expr.simplify import simplify
 from .parameters import positional_count
 from .plan import Layout, PointwisePlan, compiles, kernel, result_strides
+from .record import lookup
 
 _new_object = object.__new__
 _sequence = graph._sequence
@@ -433,6 +434,8 @@ def _gradient(g: Tensor, share: Expr, op: Any, operands: tuple[Any, ...], layout
         if g.dtype is not layout.dtype:
             result = (g.real if g.dtype.is_complex and not layout.dtype.is_complex else g).to(layout.dtype)
     elif share.op == "const":  # zero wherever the derivative exists
+        if share.args[0] == 0 and g.shape == layout.shape and g.dtype is layout.dtype:
+            return lookup("zeros_like").function(g)
         return g.new_full(layout.shape, share.args[0], dtype=layout.dtype)
     else:
         result = op.call(operands, (), layout.dtype)

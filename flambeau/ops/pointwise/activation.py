@@ -36,11 +36,12 @@ def _sloped(op: Any, inplace: bool, input: Tensor, slope: float) -> Tensor:
         return op(input, slope)
     result = op.op.inplace(input, slope)
     if slope < 0 and (node := result.grad_fn) is not None:
-        node.register_prehook(_refuse_slope)
+        node.register_prehook(refuse_slope)
     return result
 
 
-def _refuse_slope(gradients: tuple[Any, ...]) -> None:
+def refuse_slope(gradients: Any = None) -> None:
+    """Raise the error for a derivative from the result of a function with a negative slope."""
     raise RuntimeError(
         "In-place activation backward calculation is triggered with a negative slope which is not supported. This is caused"
         " by calling in-place forward function with a negative slope, please call out-of-place version instead."

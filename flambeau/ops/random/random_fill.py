@@ -13,6 +13,7 @@ from ...core.graph import grad_mode
 from ...core.random_algorithms import place
 from ...core.tensor import Tensor, empty, numel_of
 from ...core.typenames import type_name
+from ..creation.filled import zeros_like
 from ..machinery.arguments import need_tensor
 from ..machinery.declare import effect
 from ..machinery.inplace import check_writable, rebase_history
@@ -66,7 +67,7 @@ def _forgotten(label: str) -> Primitive:
     def overwritten(input: Tensor) -> Tensor:
         return input._bare_alias()
 
-    return Primitive(overwritten, {"input": lambda g: g.new_zeros(g.shape)}, Quirks(label=label))
+    return Primitive(overwritten, {"input": lambda g: zeros_like(g)}, Quirks(label=label))
 
 
 _FORGOTTEN: dict[str, Primitive] = {}

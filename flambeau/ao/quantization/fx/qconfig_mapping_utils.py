@@ -57,6 +57,12 @@ def _get_flattened_qconfig_dict(qconfig_mapping: QConfigMapping) -> dict[Any, QC
     }
 
 
+def _get_object_type_qconfig(
+    qconfig_mapping: QConfigMapping, object_type: Any, fallback_qconfig: QConfigAny
+) -> QConfigAny:
+    return qconfig_mapping.object_type_qconfigs.get(object_type, fallback_qconfig)
+
+
 def _get_module_name_regex_qconfig(
     qconfig_mapping: QConfigMapping, module_name: str, fallback_qconfig: QConfigAny
 ) -> QConfigAny:
@@ -94,7 +100,7 @@ def _maybe_adjust_qconfig_for_module_type_or_name(
     qconfig_mapping: QConfigMapping, module_type: Any, module_name: str, global_qconfig: QConfigAny
 ) -> QConfigAny:
     """Return a module's qconfig: by its name, else by the first matching expression, else by its type, else the global one."""
-    qconfig = qconfig_mapping.object_type_qconfigs.get(module_type, global_qconfig)
+    qconfig = _get_object_type_qconfig(qconfig_mapping, module_type, global_qconfig)
     qconfig = _get_module_name_regex_qconfig(qconfig_mapping, module_name, qconfig)
     return _get_module_name_qconfig(qconfig_mapping, module_name, qconfig)
 
