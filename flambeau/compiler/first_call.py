@@ -8,7 +8,7 @@ from typing import Any
 from ..core import modes
 from ..core.allocator import allocator
 from ..core.graph import unusual
-from .state.arguments import Arguments, settings_key
+from .state.arguments import Arguments, marked, settings_key
 from .state.observer import Observer
 
 
@@ -29,8 +29,9 @@ class FirstCall:
         settings = settings_key()
         self.kinds.append(((given.key, settings), (given.pattern(self.sizes_count), settings)))
         self.called = True
+        noting = marked(given.tensors)
         del given
-        with allocator.sparing(), self.observer.watching():
+        with allocator.sparing(), self.observer.watching(noting=noting):
             return self.function(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:

@@ -13,7 +13,7 @@ from ..core.user_frames import user_frame
 from ..nn.modules.module import Module
 from .record.recording import Last, Recorded
 from .sizes import FREE, UNUSED, Idling, Sizes
-from .state.arguments import Arguments
+from .state.arguments import Arguments, marked
 from .state.observer import Observer
 from .state.reach import Reach, Unreachable
 
@@ -135,7 +135,7 @@ class KnownFunction:
 
     def _observed(self, key: tuple, args: tuple, kwargs: dict) -> Any:
         """Run the function eagerly, and observe the code that runs."""
-        with self.observer.watching():
+        with self.observer.watching(noting=marked(Arguments(args, kwargs).tensors)):
             result = self.function(*args, **kwargs)
         self._expect_parts(key)
         return result

@@ -79,6 +79,7 @@ def load(name: str) -> ModuleType:
 LATE = frozenset(
     [
         "accelerator",
+        "amp.casting",
         "ao.quantization",
         "ao.quantization.fake_quantize",
         "ao.quantization.fx._decomposed",

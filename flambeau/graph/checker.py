@@ -12,7 +12,7 @@ from ..autograd.grad_mode import no_grad
 from ..core.device import device
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
-from .memory import mapped
+from .memory import instances, mapped
 from .printer import line, type_of
 from .program import NO_MEMORY, Call, Program, Value
 
@@ -72,12 +72,8 @@ def described(call: Call) -> list[tuple] | None:
             result = call.function(*args, **kwargs)
     except NotImplementedError:
         return None
-    found: list[tuple] = []
-    mapped(
-        tuple(result) if isinstance(result, tuple) else result,
-        Tensor,
-        lambda t: found.append((tuple(t.shape), tuple(t._strides), t.dtype)),
-    )
+    tensors = instances(tuple(result) if isinstance(result, tuple) else result, Tensor)
+    found = [(tuple(t.shape), tuple(t._strides), t.dtype) for t in tensors]
     return found
 
 

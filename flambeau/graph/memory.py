@@ -70,6 +70,17 @@ class Memory:
         return Ref(self.at[start].index, address - start) if address < self._end(start) else None
 
 
+def instances(value: Any, kind: type) -> list[Any]:
+    """Return the instances of `kind` in a structure of tuples, lists and dicts, in order."""
+    found = []
+    for part in value.values() if type(value) is dict else value if type(value) in (list, tuple) else (value,):
+        if isinstance(part, kind):
+            found.append(part)
+        elif type(part) in (list, tuple, dict):
+            found += instances(part, kind)
+    return found
+
+
 def mapped(value: Any, kind: type, change: Callable[[Any], Any]) -> Any:
     """Return a structure of tuples, lists and dicts with every instance of `kind` replaced by `change` of it."""
     if isinstance(value, kind):

@@ -17,7 +17,7 @@ from ..core.layout import memory_span
 from ..core.size import Size, make_size
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, contiguous_strides, is_contiguous_layout, new_tensor
-from .memory import Buffer, Ref, mapped
+from .memory import Buffer, Ref, instances
 
 NO_MEMORY = -1  # the buffer of values without elements
 
@@ -119,15 +119,11 @@ class Call:
 
     def arguments(self) -> list[Value]:
         """Return the values among the arguments."""
-        found: list[Value] = []
-        mapped((self.args, self.kwargs), Value, found.append)
-        return found
+        return instances((self.args, self.kwargs), Value)
 
     def returned(self) -> list[Value]:
         """Return the values among the results."""
-        found: list[Value] = []
-        mapped(self.results, Value, found.append)
-        return found
+        return instances(self.results, Value)
 
     def reads(self) -> set[int]:
         """Return the buffers that the call may read."""
@@ -159,9 +155,8 @@ class Program:
 
     def lasting(self) -> set[int]:
         """Return the buffers that are read after the program has run: results, and memory that existed before."""
-        found = set(self.kept)
-        mapped(self.outputs, Value, lambda v: found.add(v.buffer))
-        return found | {b.index for b in self.buffers if b.source != "new"}
+        outputs = {v.buffer for v in instances(self.outputs, Value)}
+        return self.kept | outputs | {b.index for b in self.buffers if b.source != "new"}
 
     def new_value(self, shape: tuple[int, ...], d: dtype, where: device) -> Value:
         """Return a contiguous value over a new buffer, for a rewritten call to write."""

@@ -21,7 +21,7 @@ from ..core.size import make_size
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, tensors_in
 from ..core.user_frames import user_frame
-from .memory import Buffer, Memory, Ref, mapped
+from .memory import Buffer, Memory, Ref, instances, mapped
 from .program import NO_MEMORY, Call, Program, Value
 
 
@@ -128,12 +128,8 @@ class Writer(modes.Mode):
 
 def _declared(call: Call) -> list[Value]:
     """Return the values that an operator declares to change."""
-    op, found = call.op, list[Value]()
-    if call.kwargs.get("out") is not None:
-        mapped(call.kwargs["out"], Value, found.append)
-    if op.writes:
-        mapped(written_arguments(op, call.args, call.kwargs), Value, found.append)
-    return found
+    written = written_arguments(call.op, call.args, call.kwargs) if call.op.writes else ()
+    return instances((call.kwargs.get("out"), written), Value)
 
 
 def written_arguments(op: Any, args: tuple, kwargs: dict) -> list[Any]:
@@ -399,9 +395,7 @@ def record(function: Callable, *args: Any, states: Any = (), whole: Callable[[An
     1
     """
     recorder = Recorder(whole)
-    tensors: list[Tensor] = []
-    mapped(args, Tensor, tensors.append)
-    inputs = [recorder.know(t, ("argument", i)) for i, t in enumerate(tensors)]
+    inputs = [recorder.know(t, ("argument", i)) for i, t in enumerate(instances(args, Tensor))]
     for t in states:
         recorder.know(t)
     with recorder.recording():

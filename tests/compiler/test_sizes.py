@@ -38,7 +38,7 @@ def batch(size):
 def test_one_program_is_for_many_sizes():
     twins = Twins(build)
     twins.call(batch(8), 5)
-    twins.call(batch(9))  # compared
+    twins.call(batch(9), 2)  # eager, while instructions are noted; compared
     native = twins.native
     for size in range(10, 30):
         twins.call(batch(size), 3)  # eager, compared, native
@@ -67,12 +67,12 @@ def test_sizes_are_native_when_they_come_the_third_time():
 
 
 def test_the_last_batch_of_an_epoch():
-    """It is compared in the first epoch, and native from the second on; nothing is recorded for it alone."""
+    """It is compared in the second epoch, and native from the third on; nothing is recorded for it alone."""
     twins = Twins(build)
     for _ in range(3):
         twins.call(batch(16), 6)
         twins.call(batch(5))
-    assert [r.calls for r in twins.behind.recordings()] == [15, 2]
+    assert [r.calls for r in twins.behind.recordings()] == [15, 1]
 
 
 def test_a_new_size_needs_no_new_kernels(monkeypatch):
@@ -245,7 +245,7 @@ def test_recordings_of_sizes_are_earned():
         x = flambeau.randn(n, 3)
         flambeau.testing.assert_close(compiled(x), one_by_one(x))
         made |= set(map(id, compiled._compiled.recordings()))
-    assert 5 < len(made) < 20
+    assert 2 < len(made) < 20
 
 
 def test_a_size_between_many_others_stays_native():

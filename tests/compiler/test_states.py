@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import collections
+import copy
 import cProfile
 import gc
 import signal
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ import pytest
 
 import flambeau
 from flambeau import nn
+from flambeau.compiler.state import event_filter
+from flambeau.compiler.state import observer as observer_room
 from flambeau.compiler.state.object_layouts import dict_rows, word
 from flambeau.compiler.state.observer import NewCode, Observer
 
@@ -245,3 +249,38 @@ def test_handlers_of_signals_are_not_what_the_function_does() -> None:
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert not any("perf_counter" in why for why in observer.refused) and id(handle.__code__) not in observer.ran
+
+
+def test_what_the_library_calls_of_pythons_is_passed_over_natively(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events of Python's library reach the observer where users call it; where this library does, one of each function is enough."""
+    if event_filter._native_setter() is None:
+        pytest.skip("no native filter here")
+    seen: collections.Counter = collections.Counter()
+    event = observer_room._Watch.event
+    monkeypatch.setattr(
+        observer_room._Watch, "event", lambda self, f, *more: (seen.update([f.f_code]), event(self, f, *more))[1]
+    )
+    observer, layer = Observer(), nn.TransformerEncoderLayer(8, 2)
+    for _ in range(2):
+        with observer.watching():
+            nn.TransformerEncoder(layer, 6)  # copies layers by `copy.deepcopy`
+    assert seen[copy.deepcopy.__code__] < 4 and id(copy.deepcopy.__code__) not in observer.ran
+    with observer.watching():
+        copy.deepcopy(layer)
+    assert seen[copy.deepcopy.__code__] > 100 and id(copy.deepcopy.__code__) in observer.ran
+
+
+@pytest.mark.parametrize("name", ["warn", "warn_explicit"])
+def test_warnings_of_the_library_that_are_not_shown_are_noticed(name: str) -> None:
+    arguments = {"warn": "'', UserWarning", "warn_explicit": "'', UserWarning, '', 1"}[name]
+    text = f"import _warnings\ndef given():\n    _warnings.{name}({arguments})"
+    space: dict[str, Any] = {}
+    exec(compile(text, str(Path(flambeau.__file__).parent / "made.py"), "exec"), space)  # noqa: S102
+    observer = Observer()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(2):
+            observer.warned = False
+            with observer.watching():
+                space["given"]()
+            assert observer.warned

@@ -15,7 +15,7 @@ from ...backends.nvidia import graphs, streams
 from ...core.device import device
 from ...core.storage import UntypedStorage
 from ...core.tensor import Tensor
-from ..record.steps import mapped
+from ...graph.memory import instances
 
 MOST = 3  # pieces at a time: the memory they read cannot be reused meanwhile
 _SMALL = 1 << 24  # bytes that a piece may read; larger ones fill a GPU, and two at a time only slow each other down
@@ -47,8 +47,7 @@ class Beside:
         """Return the call to make in place of an operator: itself after waiting for its operands, or on the second stream."""
         if op.kind in _NO_WORK:
             return function
-        given: list[Tensor] = []
-        mapped((args, kwargs), Tensor, given.append)
+        given = instances((args, kwargs), Tensor)
         changes = bool(op.writes) or op.in_place or kwargs.get("out") is not None
         self.wait_for([t._storage for t in given if hasattr(t, "_storage")], changes)
         if not self.most or sum(t._storage.size_bytes for t in given if hasattr(t, "_storage")) > _SMALL:

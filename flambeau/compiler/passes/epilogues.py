@@ -137,17 +137,14 @@ def _size(told: Any) -> int:
 def _longer(graph: StepGraph, results: set[int], chain: _Chain, told: Any) -> _Chain | None:
     """Return the chain extended by the one loop that reads its result, or None if oneDNN cannot apply that loop's operations."""
     y, step = chain.out, graph.steps[chain.at]
-    users = [k for k, s in enumerate(graph.steps) if any(r.buffer == y.buffer for r in s.refs())]
-    after = [k for k in users if k > chain.last]
-    if not after or not isinstance(graph.steps[after[0]], Launch):
-        return None
-    j = after[0]
-    loop = loop_at(graph.steps[j])
-    if loop is None or len(loop.results) != 1:
+    users = (k for k in range(chain.last + 1, len(graph.steps)) if _uses(graph.steps[k], y.buffer))
+    j = next(users, None)
+    loop = loop_at(graph.steps[j]) if j is not None and isinstance(graph.steps[j], Launch) else None
+    if j is None or loop is None or len(loop.results) != 1:
         return None
     (place, (root, kind)), *_ = loop.results.items()
     out = Ref(*place[:2])
-    alone = len(after) == 1 and graph.buffers[y.buffer].source == "new" and y.buffer not in results
+    alone = graph.buffers[y.buffer].source == "new" and y.buffer not in results and next(users, None) is None
     earlier = {r.buffer for r in step.refs()} - {step.arguments[_RESULT].buffer}
     if kind is not float32 or not (alone or out == y) or out.buffer in earlier:
         return None
@@ -177,7 +174,11 @@ def _longer(graph: StepGraph, results: set[int], chain: _Chain, told: Any) -> _C
 
 def _touches(step: Launch, read: set[int], written: int) -> bool:
     """Return whether a step changes one of the buffers `read`, or uses the buffer `written`."""
-    return any(r.buffer in read for r in step.writes()) or any(r.buffer == written for r in step.refs())
+    return any(r.buffer in read for r in step.writes()) or _uses(step, written)
+
+
+def _uses(step: Any, buffer: int) -> bool:
+    return any(r.buffer == buffer for r in step.refs())
 
 
 _Found = list[tuple[Step, Ref | None]]

@@ -18,12 +18,12 @@ from ...core.storage import UntypedStorage
 from ...core.tensor import Tensor
 from ...graph.fusion import fused_call, loop_in
 from ...graph.loops import Loop, collapsed
-from ...graph.memory import Memory
+from ...graph.memory import Memory, mapped
 from ...graph.program import NO_MEMORY, Call, Program, Value
 from ...ops.machinery.record import Op
 from .recorder import Leaf, NotRecordable, StepRecorder
 from .steps import Call as Performed
-from .steps import Number, StepGraph, Test, VaryingNumber, effects, mapped
+from .steps import Number, StepGraph, Test, VaryingNumber, effects
 
 _ALIGNMENT = 64
 

@@ -190,12 +190,10 @@ class Prepared:
                 raise NotRecordable("it makes leaves of its own")
             leaves.append(positions.get(id(leaf), leaf))
         saved = saved_storages(results.live)
-        saves = [slot if slot is not None else self._standing(s) for slot, s in zip(results.keep(saved), saved)]
+        # an empty storage stands for that of an argument, which comes with each call
+        mine = [s if id(s) in self.storages else UntypedStorage(0) for s in saved]
+        saves = [own if slot is None else slot for slot, own in zip(results.keep(saved), mine)]
         return differentiable.Derivative(leaves, results.live, dict(self.storages), len(saved)), saves
-
-    def _standing(self, storage: UntypedStorage) -> UntypedStorage:
-        """Return a storage of the state, or an empty one in place of an argument's, which comes with each call."""
-        return storage if id(storage) in self.storages else UntypedStorage(0)
 
     def _first(self, i: int) -> bool:
         """Return whether no earlier argument has the same storage as argument `i`."""
@@ -211,10 +209,11 @@ class Prepared:
                     raise Changes(f"it changes Python's state: {item.difference()}")
                 continue
             problem = item.difference()
-            switched = item.switched()
-            self.switched.update({(id(held), name): (held, name, value) for held, name, value in switched})
-            if problem and not switched:
-                raise Changes(f"it changes Python's state: {problem}")
+            if problem:
+                switched = item.switched()
+                self.switched.update({(id(held), name): (held, name, value) for held, name, value in switched})
+                if not switched:
+                    raise Changes(f"it changes Python's state: {problem}")
         for item in self.headers:
             problem = item.difference()
             if problem:

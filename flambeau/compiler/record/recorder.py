@@ -23,7 +23,7 @@ from ...core.tensor import Tensor
 from ...graph import loops
 from ...graph import program as operators
 from ...graph.fusion import fused_call
-from ...graph.memory import Memory
+from ...graph.memory import Memory, instances
 from ...graph.program import Value
 from ...graph.recorder import NotRecordable, Recorder, Running
 from ...ops.index.bad_index import bad_index
@@ -31,7 +31,7 @@ from ...optim.fused import Update as FusedUpdate
 from .onednn_plans import Plans
 from .operator_call import parts_of, plain_parts
 from .returned_numbers import only_returned
-from .steps import MEMCPY, MEMSET, Buffer, Call, Launch, Number, Ref, StepGraph, Test, Update, VaryingNumber, mapped
+from .steps import MEMCPY, MEMSET, Buffer, Call, Launch, Number, Ref, StepGraph, Test, Update, VaryingNumber
 from .views import Views
 
 
@@ -165,8 +165,7 @@ class StepRecorder(Recorder):
         return value
 
     def _know_generators(self, leaf: Leaf, args: tuple, kwargs: dict) -> None:
-        found: list[Generator] = []
-        mapped((args, kwargs), Generator, found.append)
+        found = instances((args, kwargs), Generator)
         self.graph.draws += [g for g in found or [default_generator] if g not in self.graph.draws]
         if len(found) != 1:
             leaf.problem = "it draws random numbers"

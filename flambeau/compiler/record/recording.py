@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ...amp.casting import kept_copy
 from ...core import naming
 from ...core.allocator import allocator
 from ...core.storage import INFERENCE, UntypedStorage
@@ -29,7 +28,7 @@ from .results import Header, Results
 if TYPE_CHECKING:
     from .differentiable import Derivative
 
-differentiable = naming.late("compiler.record.differentiable")
+casting, differentiable = naming.late("amp.casting"), naming.late("compiler.record.differentiable")
 
 
 def _references(thing: Any) -> int:
@@ -122,7 +121,7 @@ class Recorded:
             raise Stale(self.derivative.problem)
         tensors = self._with_inputs(tensors)
         for leaf, target in self.casts:
-            kept_copy(leaf, target)
+            casting.kept_copy(leaf, target)
         made, reused = self._storages()
         if self.undo is None:
             self.program.run(tensors, made, self._options())

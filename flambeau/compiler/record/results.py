@@ -340,7 +340,8 @@ def _held(node: Node) -> Iterator[Any]:
             pending += () if id(value) in seen else held
             seen.add(id(value))
         elif isinstance(value, (list, tuple)):
-            pending += [v for v in value if type(v) not in ATOMS and not _is_edge(v)]
+            edges = (type(v) is tuple and len(v) == 2 and isinstance(v[0], Node) for v in value)
+            pending += [v for v, edge in zip(value, edges) if type(v) not in ATOMS and not edge]
         elif type(value) is dict:
             pending += value.values()
 
@@ -351,10 +352,6 @@ def _fields(node: Node) -> list[Any]:
         return []
     slots = (getattr(node, n, None) for c in type(node).__mro__ for n in c.__dict__.get("__slots__", ()))
     return [f for f in (*vars(node).values(), *slots) if not isinstance(f, Node)]
-
-
-def _is_edge(value: Any) -> bool:
-    return type(value) is tuple and len(value) == 2 and isinstance(value[0], Node)
 
 
 def spent(start: Node | None) -> bool:

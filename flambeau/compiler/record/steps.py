@@ -16,7 +16,7 @@ from ...backends import compiled
 from ...backends.cpu import jit
 from ...expr.node import children, walk
 from ...graph import program as operators
-from ...graph.memory import Buffer, Ref, mapped
+from ...graph.memory import Buffer, Ref, instances
 from ...graph.program import Value
 
 _FIRST = frozenset((0,))
@@ -197,8 +197,7 @@ class Call:
         return "" if self.call is None else self.call.op.sends
 
     def refs(self) -> Iterator[Ref]:
-        found: list[Ref] = []
-        mapped((self.arguments, self.keywords), Value, lambda v: found.append(Ref(v.buffer, v.start)))
+        found = [Ref(v.buffer, v.start) for v in instances((self.arguments, self.keywords), Value)]
         return iter([*found, *(Ref(b, 0) for b in self.makes)])
 
 
@@ -296,5 +295,5 @@ def _formula(address: int) -> str:
 
 __all__ = [
     "MEMCPY", "MEMSET", "Buffer", "Call", "StepGraph", "VaryingNumber", "Launch", "Number", "Other", "OtherCall", "Ref",
-    "Same", "Test", "Update", "effects", "mapped", "new_buffer", "operands", "places_of", "used",
+    "Same", "Test", "Update", "effects", "new_buffer", "operands", "places_of", "used",
 ]  # fmt: skip

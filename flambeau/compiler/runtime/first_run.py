@@ -177,11 +177,8 @@ class Rehearsal:
         if number >= 0 and (self._since > _WORTHWHILE or in_room):
             self._since = 0
             offsets, buffers = self.program.offsets, self.program.graph.buffers
-            self.program.rest([(at, at + buffers[b].size) for b, at in offsets.items() if self._lives(b, number)])
-
-    def _lives(self, b: int, number: int) -> bool:
-        """Return whether a buffer is alive at step `number`: used by it or an earlier step, and by it or a later one."""
-        return self._first.get(b, number + 1) <= number <= self._last.get(b, -1)
+            lives = {b for b, last in self._last.items() if self._first.get(b, number + 1) <= number <= last}
+            self.program.rest([(at, at + buffers[b].size) for b, at in offsets.items() if b in lives])
 
     def after(self, step: Any) -> None:
         """Restore the memory that a step of the first run has changed."""

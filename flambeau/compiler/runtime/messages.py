@@ -15,7 +15,7 @@ from ...core import modes
 from ...core.generator import default_generator
 from ...core.graph import unrecorded
 from ...core.tensor import Tensor
-from ...graph.memory import mapped
+from ...graph.memory import instances
 from ...graph.program import Value
 from ...graph.recorder import written_arguments
 from ..record.operator_call import tensor_at
@@ -80,9 +80,7 @@ class Answers(modes.Observer):
 
 def _left(op: Any, args: tuple, kwargs: dict, result: Any, kind: type) -> list[Any]:
     """Return the arguments that an operator writes, and its results: tensors, or values that stand for them."""
-    found: list[Any] = []
-    mapped((written_arguments(op, args, kwargs) if op.writes else (), result), kind, found.append)
-    return found
+    return instances((written_arguments(op, args, kwargs) if op.writes else (), result), kind)
 
 
 class Copies(NamedTuple):

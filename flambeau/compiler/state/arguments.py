@@ -138,6 +138,11 @@ class Arguments:
         return any(a[1] > b[0] for a, b in zip(spans, spans[1:]))
 
 
+def marked(tensors: list[Tensor]) -> bool:
+    """Return whether a size of one of the tensors is marked as dynamic."""
+    return any(t.__dict__ and DYNAMIC in t.__dict__ for t in tensors)
+
+
 def _general(part: Any, tensors: Iterator[Tensor], sizes_count: bool) -> Any:
     """Return a part of a key without the sizes of tensors; `tensors` yields these in the order of the key."""
     if type(part) is not tuple:

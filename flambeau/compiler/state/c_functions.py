@@ -41,7 +41,7 @@ ASK_FOR_EXCEPTIONS = frozenset((sys.exc_info, getattr(sys, "exception", sys.exc_
 _MORE = (sys.intern, *ASK_FOR_EXCEPTIONS, sys.getdefaultencoding, sys.is_finalizing, _thread.get_ident, _thread.allocate_lock,
          _weakref.getweakrefcount, _warnings.warn, _warnings.warn_explicit, _abc._abc_instancecheck, _abc._abc_subclasscheck,
          _abc.get_cache_token)  # fmt: skip
-_LOOKS_AT_FRAMES = frozenset((sys._getframe, getattr(sys, "_getframemodulename", None)))
+LOOK_AT_FRAMES = frozenset((sys._getframe, getattr(sys, "_getframemodulename", None)))
 _READS_FILES = frozenset(("fromfile", "seterrobj", "_load_from_filelike"))  # of NumPy's functions in C
 # Methods whose results depend on more than their arguments.
 _IMPURE_METHODS = frozenset(("__subclasses__", "now", "utcnow", "today", "fromtimestamp", "utcfromtimestamp", "astimezone", "timestamp",
@@ -100,10 +100,6 @@ def _method_objection(f: Any, holder: type | None) -> str:
 def is_known(cls: type) -> bool:
     """Return whether a class in C is known to have no hidden state."""
     return cls in _TYPES or issubclass(cls, (np.generic, BaseException))
-
-
-def looks_at_frames(f: Any) -> bool:
-    return f in _LOOKS_AT_FRAMES
 
 
 def _name(f: Any) -> str:

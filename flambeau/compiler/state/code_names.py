@@ -6,8 +6,8 @@ import dis
 import functools
 import gc
 import types
-from typing import Any
 
+from ...nn.modules.module import Module
 from ...optim.optimizer import Optimizer
 from .frames import FUNCTIONS_ARE_KNOWN
 from .observer import Ran
@@ -39,11 +39,7 @@ OF_OPTIMIZERS = frozenset(
 IMPLICIT = frozenset(
     n for cls in (int, list, dict, type, property, memoryview, types.GeneratorType) for n in dir(cls) if n.startswith("__")
 ) | {"__getattr__", "__missing__", "__post_init__", "__match_args__", "__name__", "__annotations__"}  # fmt: skip
-
-
-def is_private(name: str) -> bool:
-    """Return whether a name is one that every module has, such as `__loader__` or `__file__`."""
-    return name.startswith("__") and name.endswith("__")
+OF_CLASSES, OF_MODULES = CALLED | IMPLICIT, CALLED.union(Module().__dict__)  # names of attributes that count unnamed
 
 
 def formats_attributes(code: types.CodeType) -> bool:
@@ -66,16 +62,6 @@ def globals_of(code: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
     found = [(i.opname, i.argval) for i in dis.get_instructions(code) if i.opname.endswith(("_GLOBAL", "_NAME"))]
     used = dict.fromkeys(name for opname, name in found if "IMPORT" not in opname)
     return tuple(used), tuple(name for opname, name in found if opname == "IMPORT_NAME")
-
-
-def is_comprehension(code: types.CodeType) -> bool:
-    """Return whether code is that of a comprehension, whose function nobody but the comprehension holds: only its argument has no name."""
-    return code.co_argcount == 1 and code.co_varnames[0] == ".0"
-
-
-def behind_method(f: Any) -> Any:
-    """Return the function of a bound method."""
-    return f.__func__ if isinstance(f, types.MethodType) else f
 
 
 def functions_of(codes: list[types.CodeType]) -> list[types.FunctionType]:

@@ -23,7 +23,7 @@ class CountedItem(DictItem):
     __slots__ = ("before",)
 
     def __init__(self, item: DictItem, counted: list[str]):
-        super().__init__(item.what, item.held, tuple(n for n in item.names if n not in counted))
+        super().__init__(item.what, item.held, frozenset(item.names).difference(counted))
         self.before = {n: item.held[n] for n in counted}
 
     def difference(self) -> str:

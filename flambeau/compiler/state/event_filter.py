@@ -22,32 +22,39 @@ _CALL, _RETURN, _C_CALL = (_NAMES.index(name) for name in ("call", "return", "c_
 _WORDS = object.__basicsize__ // 8  # of an object's head; in one of ctypes follows the address of its contents
 
 
+class Skipped:
+    """Code whose events are passed over: by its id in `codes`, and in a table for the native filter. Callers keep the code alive."""
+
+    def __init__(self) -> None:
+        self.codes, self.slots = set[int](), array("Q", bytes(8 * _SLOTS))
+
+    def add(self, code: types.CodeType, as_caller: bool = False) -> None:
+        """Pass over events of this code; `as_caller`: in the native filter, where the first other code around it is passed over."""
+        if not as_caller:
+            self.codes.add(id(code))
+        first = (id(code) * _GOLDEN & (1 << 64) - 1) >> 52
+        for i in range(first, first + _PROBES):
+            if not self.slots[i % _SLOTS]:
+                self.slots[i % _SLOTS] = id(code) + as_caller
+                return
+
+
 class EventFilter(ctypes.Structure):
     """Base of profile functions that define `event(frame, name, argument)`. It gets all events if there is a `former` profile function, which
     gets them too; else calls, those of C functions, and, while `returns` is set, returns. Code in `skipped` is passed over, except
-    where it calls the C function `asked`."""
+    where it calls one of the two C functions `asked`."""
 
     _fields_ = [("table", ctypes.c_void_p), ("every", ctypes.c_int64), ("returns", ctypes.c_int64),
-                ("asked", ctypes.c_void_p), ("names", ctypes.c_void_p * len(_NAMES))]  # fmt: skip
+                ("asked", ctypes.c_void_p * 2), ("names", ctypes.c_void_p * len(_NAMES))]  # fmt: skip
 
-    def __init__(self, former: Any, asked: Any):
+    def __init__(self, former: Any, asked: tuple[Any, Any], skipped: Skipped):
         super().__init__()
-        self.former, self.skipped, self._slots = former, set[int](), array("Q", bytes(8 * _SLOTS))
-        self._asked, self.asked, self.every = asked, id(asked), former is not None
-        self.table = self._slots.buffer_info()[0]
+        self.former, self.skipped, self._asked, self.every = former, skipped, asked, former is not None
+        self.table, self.asked[:] = skipped.slots.buffer_info()[0], [id(f) for f in asked]
         self.names[:] = [id(name) for name in _NAMES]
 
-    def skip(self, code: types.CodeType) -> None:
-        """Pass over events of this code, which the caller keeps alive."""
-        self.skipped.add(id(code))
-        first = (id(code) * _GOLDEN & (1 << 64) - 1) >> 52
-        for i in range(first, first + _PROBES):
-            if not self._slots[i % _SLOTS]:
-                self._slots[i % _SLOTS] = id(code)
-                return
-
     def __call__(self, frame: types.FrameType, name: str, argument: Any) -> None:
-        if id(frame.f_code) not in self.skipped or argument is self._asked:
+        if id(frame.f_code) not in self.skipped.codes or (name == "c_call" and argument in self._asked):
             self.event(frame, name, argument)
         if self.former is not None:
             self.former(frame, name, argument)
@@ -81,28 +88,49 @@ def _filter() -> int:
     """Return the address of the native profile function of an `EventFilter`."""
     f = Function("define i32 @filter(ptr %self, ptr %frame, i32 %kind, ptr %argument) nounwind")
     state = f.item("%self", _WORDS, "ptr")
-    table, every, returns, asked = (f.item(state, i, kind) for i, kind in enumerate(("ptr", "i64", "i64", "ptr")))
+    table, every, returns, *asked = (
+        f.item(state, i, kind) for i, kind in enumerate(("ptr", "i64", "i64", "ptr", "ptr"))
+    )
     kind = f.convert("zext", "i32", "%kind", "i64")
     with f.when(f.compare("eq", "i64", every, 0)):
         calls = f.op("or", "i1", f.compare("eq", "i64", kind, _CALL), f.compare("eq", "i64", kind, _C_CALL))
         ends = f.op("and", "i1", f.compare("eq", "i64", kind, _RETURN), f.compare("ne", "i64", returns, 0))
         with f.when(f.compare("eq", "i1", f.op("or", "i1", calls, ends), 0)):
             f.ret("i32", 0)
-        with f.when(f.compare("ne", "ptr", "%argument", asked)):
-            code = f.call("ptr", "@PyFrame_GetCode", "ptr %frame")
-            f.call("void", "@Py_DecRef", f"ptr {code}")
-            number = f.convert("ptrtoint", "ptr", code, "i64")
-            first = f.op("lshr", "i64", f.mul(number, _GOLDEN - (1 << 64)), 52)
-            with f.loop(_PROBES) as i:
-                slot = f.op("and", "i64", f.add(first, i), _SLOTS - 1)
-                with f.when(f.compare("eq", "i64", f.item(table, slot), number)):
-                    f.ret("i32", 0)
+        is_asked = f.op("or", "i1", *(f.compare("eq", "ptr", "%argument", one) for one in asked))
+        with f.when(f.compare("eq", "i1", is_asked, 0)):
+            _skip(f, table)
     missing = f.compare("eq", "ptr", "%argument", "null")
     argument = f.select(missing, "ptr", native_call.none(f), "%argument")
-    given = [f"ptr {v}" for v in ("%self", "%frame", f.item(state, f.add(kind, 4), "ptr"), argument, "null")]
+    given = [f"ptr {v}" for v in ("%self", "%frame", f.item(state, f.add(kind, 5), "ptr"), argument, "null")]
     result = f.call("ptr (ptr, ...)", "@PyObject_CallFunctionObjArgs", *given)
     with f.when(f.compare("eq", "ptr", result, "null")):
         f.ret("i32", -1)
     f.call("void", "@Py_DecRef", f"ptr {result}")
     f.ret("i32", 0)
     return jit.support_code(f)
+
+
+def _skip(f: Function, table: str) -> None:
+    """Return from the filter if the code of the frame is passed over, or the first around it that is not skipped as its caller is."""
+    place, found = f.variable("ptr", "%frame"), f.variable("i64", 0)
+    with f.forever() as over:
+        frame = f.read("ptr", place)
+        with f.when(f.compare("eq", "ptr", frame, "null")):
+            f.go(over)
+        code = f.call("ptr", "@PyFrame_GetCode", f"ptr {frame}")
+        f.call("void", "@Py_DecRef", f"ptr {code}")
+        number = f.convert("ptrtoint", "ptr", code, "i64")
+        first = f.op("lshr", "i64", f.mul(number, _GOLDEN - (1 << 64)), 52)
+        f.write("i64", 0, found)
+        with f.loop(_PROBES) as i:
+            word = f.item(table, f.op("and", "i64", f.add(first, i), _SLOTS - 1))
+            with f.when(f.compare("eq", "i64", word, number)):
+                f.ret("i32", 0)
+            with f.when(f.compare("eq", "i64", word, f.add(number, 1))):
+                f.write("i64", 1, found)
+        with f.when(f.compare("eq", "i64", f.read("i64", found), 0)):
+            f.go(over)
+        back = f.call("ptr", "@PyFrame_GetBack", f"ptr {frame}")
+        f.call("void", "@Py_DecRef", f"ptr {back}")  # it runs, so that the interpreter holds it
+        f.write("ptr", back, place)

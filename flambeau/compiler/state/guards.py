@@ -21,6 +21,7 @@ from .object_layouts import (
     CLASSES_ARE_KNOWN,
     DICT_SIZE,
     DICT_VERSION,
+    FUNCTION_PARTS,
     FUNCTION_PLACES,
     POINTER_SLOT,
     SET_SIZE,
@@ -95,42 +96,51 @@ class Item:
 
 
 class DictItem(Item):
-    """Guard of all entries of a dict, or of some."""
+    """Guard of all entries of a dict, or of those with some names: also that the rest of these names have none."""
 
     __slots__ = ("held", "names", "seen")
 
     def __init__(self, what: str, held: dict, names: Any = None):
-        self.what, self.held, self.names = what, held, names
-        self.seen = contents(held) if names is None else {n: dict.get(held, n, MISSING) for n in names}
+        self.what, self.held = what, held
+        self.names = names if names is None or len(names) <= dict.__len__(held) else frozenset(names)
+        self.seen = self._entries()
+
+    def _entries(self) -> dict[Any, Any]:
+        held, names = self.held, self.names
+        if names is None:
+            return contents(held)
+        if len(names) > dict.__len__(held):
+            return {n: value for n, value in dict.items(held) if n in names}
+        return {n: dict.__getitem__(held, n) for n in names if dict.__contains__(held, n)}
 
     def rows(self) -> Rows | None:
         return dict_rows(self.held, self.names)
+
+    def changed(self) -> dict[Any, tuple[Any, Any]]:
+        """Return the guarded entries that differ, each as it was and as it is; MISSING stands for none."""
+        seen, now = self.seen, self._entries()
+        names = seen if len(seen) == len(now) and seen.keys() == now.keys() else {**seen, **now}
+        pairs = ((n, seen.get(n, MISSING), now.get(n, MISSING)) for n in names)
+        return {n: (old, new) for n, old, new in pairs if old is not new and not same(old, new)}
 
     def difference(self) -> str:
         held, seen = self.held, self.seen
         if self.names is None and (dict.__len__(held) != len(seen) or not all(map(same, seen, contents(held)))):
             return f"the keys of {self.what} changed"
-        for name, old in seen.items():
-            new = dict.get(held, name, MISSING)
-            if old is not new and not same(old, new):
-                return f"{self.what}[{name!r}] was {_shown(old)}, is {_shown(new)}"
+        for name, (old, new) in self.changed().items():
+            return f"{self.what}[{name!r}] was {_shown(old)}, is {_shown(new)}"
         return ""
 
     def switched(self) -> list[tuple[dict, str, bool]]:
-        held = self.held
-        if "__module__" in held or (self.names is None and dict.keys(held) - self.seen.keys()):
+        changed = self.changed()
+        if "__module__" in self.held or any(type(value) is not bool for pair in changed.values() for value in pair):
             return []  # what has a module is a class: its attributes cannot be set through its dict
-        now = {n: dict.get(held, n, MISSING) for n in self.seen}
-        changed = {n: value for n, value in now.items() if not same(self.seen[n], value)}
-        if any(type(value) is not bool or type(self.seen[n]) is not bool for n, value in changed.items()):
-            return []
-        return [(held, n, value) for n, value in changed.items()]
+        return [(self.held, n, new) for n, (_, new) in changed.items()]
 
     def reads(self, other: Item) -> bool:
         if not isinstance(other, DictItem) or other.held is not self.held:
             return False
-        changed = {n for n, old in other.seen.items() if not same(old, dict.get(other.held, n, MISSING))}
-        return self.names is None or bool(changed.intersection(self.names))
+        return self.names is None or any(n in self.names for n in other.changed())
 
 
 class ListItem(Item):
@@ -235,20 +245,11 @@ class FunctionItem(SlotsItem):
     """Guard of the parts of a function that can be replaced: its code, defaults, attributes and name."""
 
     __slots__ = ()
-    _PARTS = [
-        "__code__",
-        "__defaults__",
-        "__kwdefaults__",
-        "__name__",
-        "__qualname__",
-        "__doc__",
-        "__module__",
-        "__dict__",
-    ]
+    _PARTS: tuple[str, ...] = FUNCTION_PARTS
     _PLACES = FUNCTION_PLACES
 
     def __init__(self, what: str, held: Any):
-        super().__init__(what, held, self._PARTS)
+        super().__init__(what, held, list(self._PARTS))
 
     def rows(self) -> Rows | None:
         return [word(id(self.held) + place) for place in self._PLACES] or None
@@ -258,7 +259,7 @@ class TypeItem(FunctionItem):
     """Guard of the parts of a class that are not in its dict: its bases and its names."""
 
     __slots__ = ()
-    _PARTS = ["__mro__", "__name__", "__qualname__"]
+    _PARTS = ("__mro__", "__name__", "__qualname__")
     _PLACES = CLASS_PLACES
 
 
@@ -336,10 +337,11 @@ class AutogradItem(Item):
 class GroupItem(DictItem):
     """Guard of a group of an optimizer's parameters. Its numbers may change: they are inputs of the update, in `options`."""
 
-    __slots__ = ("optimizer", "options", "choices", "whole")
+    __slots__ = ("optimizer", "options", "choices", "whole", "widths")
 
     def __init__(self, what: str, group: dict, optimizer: Any, options: dict[str, Any]):
-        super().__init__(what, group, tuple(k for k, v in group.items() if not _is_number(v)))
+        self.widths = {k: _width(v) for k, v in group.items()}
+        super().__init__(what, group, tuple(k for k, width in self.widths.items() if not width))
         self.optimizer, self.options, self.choices = optimizer, options, _choices(options)
         self.whole: Any = None  # the names whose words were observed before it was known for a group; None for all
 
@@ -350,6 +352,8 @@ class GroupItem(DictItem):
         found = super().difference()
         if found:
             return found
+        if {k: _width(v) for k, v in self.held.items()} != self.widths:
+            return f"{self.what} has other options"
         options = self.optimizer._options(self.held)
         if _choices(options) != self.choices:
             return f"an option of {self.what} was switched on or off"
@@ -357,9 +361,10 @@ class GroupItem(DictItem):
         return ""
 
 
-def _is_number(value: Any) -> bool:
-    """Return whether an option is a number, or several (the betas of Adam)."""
-    return type(value) in (int, float) or (type(value) is tuple and bool(value) and all(map(_is_number, value)))
+def _width(value: Any) -> int:
+    """Return how many numbers an option is (the betas of Adam are two), 0 if it is anything else."""
+    values = value if type(value) is tuple else (value,)
+    return len(values) if all(type(v) in (int, float) for v in values) else 0
 
 
 def _choices(options: dict[str, Any]) -> tuple:

@@ -159,23 +159,16 @@ def _places(o: Any, fields: tuple[str, ...], size: int) -> tuple[int, ...]:
     return found if sys.implementation.name == "cpython" and len(found) == len(fields) else ()
 
 
+FUNCTION_PARTS = ("__code__", "__defaults__", "__kwdefaults__", "__name__", "__qualname__", "__doc__", "__module__", "__dict__")  # fmt: skip
+
+
 def _function_places() -> tuple[int, ...]:
     def sample(a: Any = object(), *, b: Any = object()) -> None:  # noqa: B008
         pass
 
     sample.__name__, sample.__qualname__, sample.__dict__ = "a name of its own", "another name", {}
     sample.__doc__, sample.__module__ = "a text", "a name of a module"
-    fields = (
-        "__code__",
-        "__defaults__",
-        "__kwdefaults__",
-        "__dict__",
-        "__name__",
-        "__qualname__",
-        "__doc__",
-        "__module__",
-    )
-    return _places(sample, fields, sample.__sizeof__())
+    return _places(sample, FUNCTION_PARTS, sample.__sizeof__())
 
 
 def _class_places() -> tuple[int, ...]:

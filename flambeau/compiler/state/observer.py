@@ -22,11 +22,12 @@ from typing import Any
 from ...core.watching import collecting, notice_collections
 from ...kernels.loops_source import parse
 from . import c_functions
-from .event_filter import EventFilter, set_profile
+from .event_filter import EventFilter, Skipped, set_profile
 from .frames import FRAMES_ARE_KNOWN, FUNCTIONS_ARE_KNOWN, function_id, running_id, signal_handlers
 from .origins import LIBRARY, SHARED, USER, kind_of, reaches_outside
 
 MADE = "_flambeau_part"  # what functions are called that are made of other functions' statements
+_IMPORTS, _WARN = "<frozen importlib.", (_warnings.warn, _warnings.warn_explicit)
 _SHOWS = getattr(warnings._showwarnmsg, "__code__", None)  # type: ignore[attr-defined]
 
 
@@ -74,6 +75,9 @@ class Observer:
 
     def __init__(self) -> None:
         self.ran: dict[int, Ran] = {}  # by the id of the code
+        # kinds of code, by its id; the code is kept alive, so that the id stays unique
+        self.kinds: dict[int, tuple[int, types.CodeType]] = {}
+        self.skipped = Skipped()  # code of this library among it
         # code that ran in the function of which this one is a part: it may run here, too
         self.expected: dict[int, Ran] = {}
         # offsets of the instructions of users' code that have run, by the id of that code, which is kept alive
@@ -87,8 +91,8 @@ class Observer:
         self.looks_at_frames = False
 
     @contextlib.contextmanager
-    def watching(self, told: Callable[[str], None] | None = None) -> Iterator[None]:
-        """Context manager: observe what this thread runs; call `told` with every objection to recording it."""
+    def watching(self, told: Callable[[str], None] | None = None, noting: bool = False) -> Iterator[None]:
+        """Context manager: observe what this thread runs; call `told` with every objection to recording it. `noting`: as `following`."""
         self.refused.clear()
         if not self.sees():
             yield
@@ -98,7 +102,7 @@ class Observer:
         notice_collections()
         set_profile(watch)
         try:
-            with self.following() if told is None else contextlib.nullcontext():
+            with self.following() if noting else contextlib.nullcontext():
                 yield
         finally:
             set_profile(former)
@@ -106,7 +110,9 @@ class Observer:
     @contextlib.contextmanager
     def dry(self) -> Iterator[None]:
         """Context manager: raise NewCode before users' code does what no call has done, or what may reach further than Python's state."""
-        with Observer().watching(_refuse), self.following(strictly=True):
+        watcher = Observer()
+        watcher.kinds, watcher.skipped, watcher.library_names = self.kinds, self.skipped, self.library_names
+        with watcher.watching(_refuse), self.following(strictly=True):
             yield
 
     @contextlib.contextmanager
@@ -157,7 +163,7 @@ class Observer:
         ran = {**self.expected, **self.ran}
         made.expected = {k: one for k, one in ran.items() if one.code is not function.__code__ or one.times > 1}
         made.warned, made.asks_abstract, made.library_names = self.warned, self.asks_abstract, self.library_names
-        made.asks_exception = self.asks_exception
+        made.asks_exception, made.kinds, made.skipped = self.asks_exception, self.kinds, self.skipped
         return made
 
 
@@ -165,10 +171,8 @@ class _Watch(EventFilter):
     """The state of one observed call. Most events are this library's: those of its code are skipped, except warnings."""
 
     def __init__(self, observer: Observer, told: Callable[[str], None] | None, former: Any):
-        super().__init__(former, _warnings.warn)
+        super().__init__(former, _WARN, observer.skipped)
         self.observer, self.told = observer, told
-        # kinds of code, by its id; the code is kept alive, so that the id stays unique
-        self.kinds: dict[int, tuple[int, types.CodeType]] = {}
         self.entered: dict[int, int] = {}  # how often code was, by its id
         # The outermost frame of an import, of reading a kernel's source, or of a signal's handler: what happens once, or at any time,
         # does not count.
@@ -176,7 +180,7 @@ class _Watch(EventFilter):
         self.apart = {inspect.unwrap(parse).__code__, *signal_handlers()}
 
     def event(self, frame: types.FrameType, event: str, arg: Any) -> None:
-        if id(frame.f_code) in self.skipped:
+        if id(frame.f_code) in self.skipped.codes:
             self.observer.warned = True
         elif collecting.now:
             return
@@ -185,7 +189,7 @@ class _Watch(EventFilter):
                 self.aside, self.returns = None, 0
         elif event == "call" and frame.f_code in self.apart:
             self.aside, self.returns = frame, 1
-        elif event == "call" and frame.f_code.co_filename.startswith("<frozen importlib."):
+        elif event == "call" and frame.f_code.co_filename.startswith(_IMPORTS):
             self.aside, self.returns = frame, 1
             if frame.f_code.co_name == "_gcd_import" and self._is_users(frame.f_back):
                 self._refuse("a module is imported by a computed name")
@@ -200,7 +204,7 @@ class _Watch(EventFilter):
         if code is _SHOWS:
             self._refuse("a warning is shown")
         if kind == LIBRARY:
-            if reaches_outside(code) and self._is_users(frame.f_back):
+            if id(code) not in self.skipped.codes and self._is_users(frame.f_back):
                 self._refuse(f"{code.co_name}() is called, which may reach files or other processes")
             return
         if kind == SHARED and not self._is_users(frame.f_back):
@@ -214,7 +218,7 @@ class _Watch(EventFilter):
         ran.times = max(ran.times, times)
 
     def _called_in_c(self, frame: types.FrameType, f: Any) -> None:
-        if f is _warnings.warn or f is _warnings.warn_explicit:
+        if f in _WARN:
             self.observer.warned = True
         kind = self._kind(frame)
         if f is sys.setprofile or kind == LIBRARY or (kind == SHARED and not self._is_users(frame.f_back)):
@@ -223,7 +227,7 @@ class _Watch(EventFilter):
             self.observer.asks_abstract = True
         if f in c_functions.ASK_FOR_EXCEPTIONS:
             self.observer.asks_exception = True
-        if c_functions.looks_at_frames(f):
+        if f in c_functions.LOOK_AT_FRAMES:
             self.observer.looks_at_frames = True
         why = c_functions.objection(f, kind == USER)
         if why:
@@ -236,13 +240,15 @@ class _Watch(EventFilter):
 
     def _kind(self, frame: types.FrameType) -> int:
         code = frame.f_code
-        known = self.kinds.get(id(code))
+        known = self.observer.kinds.get(id(code))
         if known is None:
-            known = self.kinds[id(code)] = (kind_of(code, frame.f_globals), code)
+            known = self.observer.kinds[id(code)] = (kind_of(code, frame.f_globals), code)
             if known[0] == LIBRARY:
                 self.observer.library_names.update(code.co_names)
                 if not reaches_outside(code):
-                    self.skip(code)
+                    self.skipped.add(code)
+            elif known[0] == SHARED and code is not _SHOWS and not code.co_filename.startswith(_IMPORTS):
+                self.skipped.add(code, as_caller=True)
         return known[0]
 
     def _is_users(self, frame: types.FrameType | None) -> bool:

@@ -16,7 +16,7 @@ import sys
 import types
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -84,6 +84,7 @@ class Reach(Findings):
         self.ran = {**self.observer.expected, **self.observer.ran} if ran is None else ran
         self.whole = ran is None  # whether all that ran must be found
         self.names: set[str] = set()
+        self._sets: dict[tuple, frozenset[str]] = {}  # of these and more, by their sizes
         self.computed = False
         self.texts = set()
         self.uses_numpy = False  # whether numbers or functions of NumPy were found
@@ -106,7 +107,7 @@ class Reach(Findings):
 
     def explore(self, roots: list[tuple[str, Any]]) -> Reach:
         """Follow everything from the roots, repeatedly until no new names turn up in code."""
-        self.roots = {id(code_names.behind_method(value)) for _, value in roots}
+        self.roots = {id(f.__func__ if isinstance(f, types.MethodType) else f) for _, f in roots}
         for ran in self.ran.values():
             self._names_in(ran.code)
         while True:
@@ -151,7 +152,8 @@ class Reach(Findings):
         nested = (c for code in self.codes for c in code.co_consts if type(c) is types.CodeType)
         inner = [c for c in nested if id(c) in self.followed]
         self.made_inside = {id(code) for code in inner}
-        lasting = [code for code in inner if not code_names.is_comprehension(code)]
+        # nobody but a comprehension holds its function, whose only argument has no name
+        lasting = [code for code in inner if code.co_varnames[: code.co_argcount] != (".0",)]
         self.before = {id(f) for f in code_names.functions_of(lasting)}
 
     def unforeseen(self) -> list[types.CodeType]:
@@ -162,15 +164,12 @@ class Reach(Findings):
         if not new:
             strange = [one for one in ran.values() if not one.functions.keys() <= self.known]
             found = code_names.functions_that_ran(strange)
-            others = [f for f in found if id(f) not in self.functions and self._was_there(f)]
-            new = [f.__code__ for f in others if ran[id(f.__code__)].includes(f)]
+            # functions that were there before, not made since by code that was followed
+            there = (f for f in found if id(f.__code__) not in self.made_inside or id(f) in self.before)
+            new = [f.__code__ for f in there if id(f) not in self.functions and ran[id(f.__code__)].includes(f)]
             if not new:  # looking for functions takes long: these need not be looked for again
                 self.known.update(*(one.functions for one in strange))
         return new
-
-    def _was_there(self, f: types.FunctionType) -> bool:
-        """Return whether a function existed before the exploration, rather than being made since by code that was followed."""
-        return id(f.__code__) not in self.made_inside or id(f) in self.before
 
     def _settings(self) -> None:
         """Guard the settings that every function depends on, and those of Python that only some functions query."""
@@ -178,10 +177,10 @@ class Reach(Findings):
         self.items.append(DictItem("builtins", space, tuple(n for n in self.names if n in space)))
         for name, held in _PATCHED.items():
             used = self._used_of(held)
-            self.items.append(DictItem(name, held, None if self.computed else (*used, *self.names.difference(held))))
+            self.items.append(DictItem(name, held, None if self.computed else self.names | used))
         for asked, what, ask in (
             (self.observer.asks_abstract, "what abstract classes know", abc.get_cache_token),
-            (self.observer.warned, "the filters of warnings", _warning_filters),
+            (self.observer.warned, "the filters of warnings", lambda: (*warnings.filters, warnings.showwarning)),
             (self.observer.asks_exception, "the exception that is handled", sys.exc_info),
             (self.uses_numpy, "what NumPy does about errors", np.geterr),
         ):
@@ -190,11 +189,8 @@ class Reach(Findings):
 
     def _used_of(self, held: dict[str, Any]) -> set[str]:
         """Return the names in a namespace of this library that code may look up."""
-        return (
-            set(held)
-            if self.computed
-            else (self.names | self.observer.library_names | code_names.IMPLICIT).intersection(held)
-        )
+        wanted = self._wanted(code_names.IMPLICIT, self.observer.library_names)
+        return {n for n in held if self.computed or n in wanted}
 
     def differentiates(self) -> bool:
         """Return whether code that was found requests gradients of intermediate values: `autograd.grad`, a hook."""
@@ -291,6 +287,13 @@ class Reach(Findings):
         self.everything = self.everything or not self._has_run(inner)
         self._add(what, inner)
 
+    def _wanted(self, *more: Collection[str]) -> frozenset[str]:
+        """Return the names in code and `more`: the same set for all objects until names are added."""
+        key = len(self.names), *((id(names), len(names)) for names in more)
+        if key not in self._sets:
+            self._sets[key] = frozenset(self.names).union(*more)
+        return self._sets[key]
+
     def _module_object(self, what: str, module: types.ModuleType) -> None:
         name, space = module.__name__, vars(module)
         own = is_library_module(module)
@@ -299,7 +302,8 @@ class Reach(Findings):
             raise Unreachable(f"{what} may reach files or other processes ({name})")
         if own and "ops" in self.names:
             self._operators()
-        used = tuple(n for n in self.names if n in space and not code_names.is_private(n))
+        # without names that every module has, such as `__file__`
+        used = tuple(n for n in self.names if n in space and not (n.startswith("__") and n.endswith("__")))
         watched = tuple(space) if self.computed else used
         absent = self.names.difference(space) if "__getattr__" in space else ()
         self.items.append(DictItem(f"globals of {name}", space, (*watched, *absent, "__getattr__")))
@@ -359,7 +363,11 @@ class Reach(Findings):
             self._object(what, o)
             return
         # Code only clears gradients: the rest of the optimizer's state does not matter.
-        self.items += [DictItem(what, o.__dict__, ("param_groups",)), ListItem(f"{what}.param_groups", o.param_groups)]
+        self.items += [
+            ClassItem(what, o),
+            DictItem(what, o.__dict__, ("param_groups",)),
+            ListItem(f"{what}.param_groups", o.param_groups),
+        ]
         for i, group in enumerate(o.param_groups):
             self.items.append(DictItem(f"{what}.param_groups[{i}]", group, ("params",)))
             self._add(f"{what}.param_groups[{i}]['params']", group["params"])
@@ -374,8 +382,7 @@ class Reach(Findings):
         own = is_library_class(cls)  # type: ignore[arg-type]
         if own and is_outside(cls.__module__):
             raise Unreachable(f"{what} talks to other processes")
-        if not own or isinstance(o, Module):
-            self.items.append(ClassItem(what, o))
+        self.items.append(ClassItem(what, o))
         if isinstance(o, BaseException):
             self.items.append(SlotsItem(what, o, ["args"]))
             self._add(f"{what}.args", o.args)
@@ -402,11 +409,10 @@ class Reach(Findings):
             for name, value in held.items():
                 self._add(f"{what}.{name}", value)
             return
-        used = tuple(
-            n for n in held if n in self.names or n in code_names.CALLED or (inner and (n[0] == "_" or n == "training"))
-        )
-        absent = tuple(n for n in self.names | code_names.CALLED if n not in held)  # they may hide the class's
-        self.items.append(DictItem(what, held, (*used, *absent)))
+        names = self._wanted(code_names.OF_MODULES if inner else code_names.CALLED)
+        used = [n for n in held if n in names or (inner and n[0] == "_")]
+        # those that it has no attribute for count, too: one may hide the class's
+        self.items.append(DictItem(what, held, names if names.issuperset(used) else names.union(used)))
         for name in used:
             if name == "_modules" and inner and not self.names & code_names.ALL_CHILDREN:
                 self._children(what, held[name])
@@ -449,8 +455,8 @@ class Reach(Findings):
         self.seen[id(cls), "state"] = cls
         space = gc.get_referents(cls.__dict__)[0]
         own = is_library_class(cls)
-        wanted = self.names | code_names.CALLED | code_names.IMPLICIT | (self.observer.library_names if own else set())
-        used = set(cls.__dict__) if self.computed else wanted.intersection(cls.__dict__)
+        wanted = self._wanted(code_names.OF_CLASSES, *((self.observer.library_names,) if own else ()))
+        used = {n for n in cls.__dict__ if self.computed or n in wanted}
         if "__match_args__" in used:
             self.matched |= {n for n in cls.__match_args__ if type(n) is str}  # type: ignore[attr-defined]
             self.names |= self.matched
@@ -462,8 +468,8 @@ class Reach(Findings):
                 self._add(f"{cls.__qualname__}.{name}", value)
         self.items.append(TypeItem(cls.__qualname__, cls))
         if isinstance(space, dict):
-            absent = wanted.difference(cls.__dict__)  # they may hide a base's
-            self.items.append(DictItem(cls.__qualname__, space, None if self.computed else (*used, *absent)))
+            # those that it has nothing for count, too: it may hide a base's
+            self.items.append(DictItem(cls.__qualname__, space, None if self.computed else wanted))
 
 
 _DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType, types.WrapperDescriptorType,
@@ -489,7 +495,3 @@ _VISITORS: list[tuple[Any, Callable]] = [
     (types.MappingProxyType, Reach._proxy),
 ]
 _COMPLETE = frozenset(c_functions.CONTAINERS)
-
-
-def _warning_filters() -> tuple:
-    return (*warnings.filters, warnings.showwarning)

@@ -90,6 +90,5 @@ def _restore_entries(item: guards.DictItem) -> None:
         return
     # A class keeps what is looked up in its dict: it is asked itself.
     write, drop = (kind.__setitem__, kind.__delitem__) if cls is None else (type.__setattr__, type.__delattr__)
-    for name, old in item.seen.items():
-        if old is not dict.get(held, name, MISSING):
-            drop(cls or held, name) if old is MISSING else write(cls or held, name, old)
+    for name, (old, _) in item.changed().items():
+        drop(cls or held, name) if old is MISSING else write(cls or held, name, old)
