@@ -8,6 +8,7 @@ import warnings
 import pytest
 
 import flambeau
+from flambeau import nn
 
 from . import test_programs, test_splitting
 from .helpers import same, visible
@@ -268,6 +269,25 @@ def test_hooks_that_arguments_get_later(add):
         if k > 6 and k % 2:
             add(ours), add(theirs)
         same((compiled(ours), ours.grad), (step(theirs), theirs.grad), f"call {k}")
+
+
+@pytest.mark.parametrize("since", range(1, 7))
+def test_hooks_that_parameters_get_before_the_backward_pass(since):
+    """While the derivative was recorded and compared such a hook was called twice, and its factor squared."""
+    outcomes = []
+    for compiled in (False, True):
+        flambeau.manual_seed(0)
+        layer, called = nn.Linear(3, 2), []
+        model = flambeau.compile(layer) if compiled else layer
+        for k in range(8):
+            layer.weight.grad = layer.bias.grad = None
+            result = model(flambeau.ones(4, 3) * k)
+            hook = layer.weight.register_hook(lambda g: called.append(1) or g * 2) if k >= since else None
+            result.square().sum().backward()
+            if hook is not None:
+                hook.remove()
+            outcomes.append((layer.weight.grad, layer.bias.grad, len(called)))
+    same(outcomes[:8], outcomes[8:])
 
 
 def test_a_checkpoint_that_nobody_differentiates_runs_once():

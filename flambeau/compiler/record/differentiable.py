@@ -78,15 +78,24 @@ class Boundary(Node):
 
 @contextlib.contextmanager
 def cut_off(leaves: list[Tensor]) -> Iterator[None]:
-    """Context manager: end graphs at those of these tensors that stand for arguments with a history."""
+    """Context manager: end graphs at those of these tensors that stand for arguments with a history. Hooks that leaves have got since
+    the call are not called: the gradients go on to the leaves, where they are called once."""
     ends = [(t.grad_fn, t.grad_fn.edges) for t in leaves if isinstance(t.grad_fn, Boundary)]
+    found = [
+        t._autograd.accumulator() for t in leaves if t._autograd is not None and t._autograd.accumulator is not None
+    ]
+    hooked = [(node, node.prehooks) for node in found if node is not None and node.prehooks]
     for end, _ in ends:
         end.edges = ()
+    for node, _ in hooked:
+        node.prehooks = None
     try:
         yield
     finally:
         for end, edges in ends:
             end.edges = edges
+        for node, hooks in hooked:
+            node.prehooks = hooks
 
 
 class Derivative:

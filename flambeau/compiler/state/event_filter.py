@@ -113,7 +113,7 @@ def _filter() -> int:
 
 def _skip(f: Function, table: str) -> None:
     """Return from the filter if the code of the frame is passed over, or the first around it that is not skipped as its caller is."""
-    place, found = f.variable("ptr", "%frame"), f.variable("i64", 0)
+    place = f.variable("ptr", "%frame")
     with f.forever() as over:
         frame = f.read("ptr", place)
         with f.when(f.compare("eq", "ptr", frame, "null")):
@@ -122,15 +122,15 @@ def _skip(f: Function, table: str) -> None:
         f.call("void", "@Py_DecRef", f"ptr {code}")
         number = f.convert("ptrtoint", "ptr", code, "i64")
         first = f.op("lshr", "i64", f.mul(number, _GOLDEN - (1 << 64)), 52)
-        f.write("i64", 0, found)
+        further = f.fresh("further")
         with f.loop(_PROBES) as i:
             word = f.item(table, f.op("and", "i64", f.add(first, i), _SLOTS - 1))
             with f.when(f.compare("eq", "i64", word, number)):
                 f.ret("i32", 0)
             with f.when(f.compare("eq", "i64", word, f.add(number, 1))):
-                f.write("i64", 1, found)
-        with f.when(f.compare("eq", "i64", f.read("i64", found), 0)):
-            f.go(over)
+                f.go(further)
+        f.go(over)
+        f.label(further)
         back = f.call("ptr", "@PyFrame_GetBack", f"ptr {frame}")
         f.call("void", "@Py_DecRef", f"ptr {back}")  # it runs, so that the interpreter holds it
         f.write("ptr", back, place)

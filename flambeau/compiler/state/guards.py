@@ -15,24 +15,9 @@ from typing import Any
 from ...core.graph import AutogradState
 from ...core.tensor import Tensor
 from ..runtime import driver
+from . import object_layouts as layouts
 from .arguments import ATOMS, layout_of
-from .object_layouts import (
-    CLASS_PLACES,
-    CLASSES_ARE_KNOWN,
-    DICT_SIZE,
-    DICT_VERSION,
-    FUNCTION_PARTS,
-    FUNCTION_PLACES,
-    POINTER_SLOT,
-    SET_SIZE,
-    SETS_ARE_KNOWN,
-    SLOTS_ARE_KNOWN,
-    TENSOR_SLOTS,
-    Rows,
-    dict_rows,
-    own_dict_row,
-    word,
-)
+from .object_layouts import Rows, word
 
 MISSING: Any = type("MISSING", (), {"__repr__": lambda self: "nothing"})()
 
@@ -114,7 +99,7 @@ class DictItem(Item):
         return {n: dict.__getitem__(held, n) for n in names if dict.__contains__(held, n)}
 
     def rows(self) -> Rows | None:
-        return dict_rows(self.held, self.names)
+        return layouts.dict_rows(self.held, self.names)
 
     def changed(self) -> dict[Any, tuple[Any, Any]]:
         """Return the guarded entries that differ, each as it was and as it is; MISSING stands for none."""
@@ -171,7 +156,8 @@ class CollectionItem(ListItem):
     __slots__ = ()
 
     def rows(self) -> Rows | None:
-        return [word(id(self.held) + SET_SIZE)] if SETS_ARE_KNOWN and type(self.held) is set and not self.seen else None
+        known = layouts.SETS_ARE_KNOWN and type(self.held) is set and not self.seen
+        return [word(id(self.held) + layouts.SET_SIZE)] if known else None
 
     def difference(self) -> str:
         now = contents(self.held)
@@ -222,7 +208,7 @@ class ClassItem(Item):
         self.what, self.held, self.seen = what, held, type(held)
 
     def rows(self) -> Rows | None:
-        return [(id(self.held) + 8, id(self.seen))] if CLASSES_ARE_KNOWN else None
+        return [(id(self.held) + 8, id(self.seen))] if layouts.CLASSES_ARE_KNOWN else None
 
     def difference(self) -> str:
         new = type(self.held)
@@ -238,15 +224,15 @@ class OwnDictItem(SlotsItem):
         super().__init__(what, held, ["__dict__"])
 
     def rows(self) -> Rows | None:
-        return own_dict_row(self.held)
+        return layouts.own_dict_row(self.held)
 
 
 class FunctionItem(SlotsItem):
     """Guard of the parts of a function that can be replaced: its code, defaults, attributes and name."""
 
     __slots__ = ()
-    _PARTS: tuple[str, ...] = FUNCTION_PARTS
-    _PLACES = FUNCTION_PLACES
+    _PARTS: tuple[str, ...] = layouts.FUNCTION_PARTS
+    _PLACES = layouts.FUNCTION_PLACES
 
     def __init__(self, what: str, held: Any):
         super().__init__(what, held, list(self._PARTS))
@@ -260,7 +246,7 @@ class TypeItem(FunctionItem):
 
     __slots__ = ()
     _PARTS = ("__mro__", "__name__", "__qualname__")
-    _PLACES = CLASS_PLACES
+    _PLACES = layouts.CLASS_PLACES
 
 
 class ValueItem(Item):
@@ -290,11 +276,11 @@ class TensorItem(Item):
         return (t._storage.ptr, t.shape, t._strides, t._offset, t.dtype, t.requires_grad, t.is_leaf, t._base)
 
     def rows(self) -> Rows | None:
-        if not SLOTS_ARE_KNOWN or self.held._autograd is not self.autograd:
+        if not layouts.SLOTS_ARE_KNOWN or self.held._autograd is not self.autograd:
             return None
         t = id(self.held)
-        rows = [word(t + offset) for offset in TENSOR_SLOTS]
-        return [*rows, word(id(self.held._storage) + POINTER_SLOT)]
+        rows = [word(t + offset) for offset in layouts.TENSOR_SLOTS]
+        return [*rows, word(id(self.held._storage) + layouts.POINTER_SLOT)]
 
     def difference(self) -> str:
         words = ("memory", "shape", "strides", "offset", "dtype", "requires_grad", "is_leaf", "base")
@@ -319,7 +305,7 @@ class AutogradItem(Item):
         return m.requires_grad, m.grad_fn, *hooks, m.retains_grad, layout_of(m.grad)
 
     def rows(self) -> Rows | None:
-        return dict_rows(self.held.__dict__)
+        return layouts.dict_rows(self.held.__dict__)
 
     def difference(self) -> str:
         words: tuple[str, ...] = ("requires_grad", "grad_fn", "hooks", "post_hooks", "hooks on the accumulator", "retains_grad", "grad")  # fmt: skip
@@ -346,7 +332,7 @@ class GroupItem(DictItem):
         self.whole: Any = None  # the names whose words were observed before it was known for a group; None for all
 
     def rows(self) -> Rows | None:
-        return dict_rows(self.held, self.whole)
+        return layouts.dict_rows(self.held, self.whole)
 
     def difference(self) -> str:
         found = super().difference()
@@ -450,12 +436,11 @@ class Words:
 def gradient_rows(t: Any, meta: Any) -> Rows | None:
     """Return rows that hold while only its leaf and one further reference hold a gradient and its storage: their reference counts are two,
     the gradient is the leaf's, and it has no history and no attributes. None if attributes do not show in memory."""
-    storage, own = t._storage, own_dict_row(t)
+    storage, own = t._storage, layouts.own_dict_row(t)
     rows = [(id(t), 2), (id(storage), 2)]
-    rows += [word(id(t) + offset) for offset in TENSOR_SLOTS]
-    return (
-        None if own is None else [*rows, *own, (id(t.__dict__) + DICT_SIZE, 0), word(id(meta.__dict__) + DICT_VERSION)]
-    )
+    rows += [word(id(t) + offset) for offset in layouts.TENSOR_SLOTS]
+    more = (id(t.__dict__) + layouts.DICT_SIZE, 0), word(id(meta.__dict__) + layouts.DICT_VERSION)
+    return None if own is None else [*rows, *own, *more]
 
 
 def _contents(cell: Any) -> Any:

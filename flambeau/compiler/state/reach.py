@@ -35,7 +35,7 @@ from ...nn.parameter import Parameter
 from ...ops.machinery.record import Op
 from ...optim import optimizer as optimizer_room
 from ...optim.optimizer import Optimizer
-from . import c_functions, code_names
+from . import c_functions, code_names, origins
 from .findings import Findings, Unreachable
 from .frames import function_id
 from .guards import (
@@ -52,19 +52,6 @@ from .guards import (
     ValueItem,
 )
 from .observer import Observer, Ran
-from .origins import (
-    HEAP_TYPE,
-    is_known_by_identity,
-    is_library,
-    is_library_class,
-    is_library_module,
-    is_outside,
-    is_put_there,
-    is_shared_module,
-    is_users,
-    reaches_outside,
-    shows_its_state,
-)
 
 _PACKAGE = __name__.partition(".")[0]
 _LOCK = type(new_lock())  # whoever asks whether it is held calls a C function, which is an objection by itself
@@ -117,7 +104,7 @@ class Reach(Findings):
             self._visit_pending()
             for name, held in _PATCHED.items():
                 for one in self._used_of(held):
-                    if is_put_there(held[one]):
+                    if origins.is_put_there(held[one]):
                         self._add(f"{name}.{one}", held[one])
             self._visit_pending()
             if self.whole and before == self._extent():
@@ -224,8 +211,8 @@ class Reach(Findings):
     def _function(self, what: str, f: types.FunctionType) -> None:
         if f.__dict__.get("_torchdynamo_disable"):
             raise Unreachable(f"{what} is not to be compiled")
-        if is_library(f.__code__, f.__globals__):
-            if reaches_outside(f.__code__):
+        if origins.is_library(f.__code__, f.__globals__):
+            if origins.reaches_outside(f.__code__):
                 raise Unreachable(f"{what} talks to other processes")
             self._add(what, f.__dict__.get("_torchdynamo_orig_callable"))  # behind a compiled function
             return
@@ -255,9 +242,9 @@ class Reach(Findings):
         self.followed.add(id(code))
         self.texts.update(c for c in code.co_consts if type(c) is str)
         names = self._names_in(code)
-        if "modules" in names and is_users(code, space):
+        if "modules" in names and origins.is_users(code, space):
             raise Unreachable(f"{what} reads sys.modules")
-        if names & (code_names.OF_ONE_CALL | code_names.HOOKS) and is_users(code, space):
+        if names & (code_names.OF_ONE_CALL | code_names.HOOKS) and origins.is_users(code, space):
             raise Unreachable(f"{what} asks for {min(names & (code_names.OF_ONE_CALL | code_names.HOOKS))}")
         loaded, imported = code_names.globals_of(code)
         if loaded:
@@ -296,9 +283,9 @@ class Reach(Findings):
 
     def _module_object(self, what: str, module: types.ModuleType) -> None:
         name, space = module.__name__, vars(module)
-        own = is_library_module(module)
+        own = origins.is_library_module(module)
         self.uses_numpy = self.uses_numpy or module is np
-        if own and is_outside(name):
+        if own and origins.is_outside(name):
             raise Unreachable(f"{what} may reach files or other processes ({name})")
         if own and "ops" in self.names:
             self._operators()
@@ -307,8 +294,12 @@ class Reach(Findings):
         watched = tuple(space) if self.computed else used
         absent = self.names.difference(space) if "__getattr__" in space else ()
         self.items.append(DictItem(f"globals of {name}", space, (*watched, *absent, "__getattr__")))
-        for one in used if is_shared_module(module) else watched:
-            if not own or isinstance(space[one], (types.FunctionType, types.ModuleType)) or is_put_there(space[one]):
+        for one in used if origins.is_shared_module(module) else watched:
+            if (
+                not own
+                or isinstance(space[one], (types.FunctionType, types.ModuleType))
+                or origins.is_put_there(space[one])
+            ):
                 self._named(f"{name}.{one}", space[one])
         self._add(f"{name}.__getattr__", space.get("__getattr__"))
         if not own:
@@ -328,7 +319,7 @@ class Reach(Findings):
     def _tensor(self, what: str, t: Tensor) -> None:
         cls: Any = type(t)
         spread = isinstance(t, SpreadTensor)  # among its attributes is a plain tensor, this rank's part
-        if cls not in (Tensor, Parameter) and not (spread and is_library_class(cls)):
+        if cls not in (Tensor, Parameter) and not (spread and origins.is_library_class(cls)):
             raise Unreachable(f"{what} is a {type(t).__name__}, a tensor of a class of its own")
         if t.is_sparse or t.device.type not in ("cpu", "cuda", "meta") or not hasattr(t, "_storage"):
             raise Unreachable(f"{what} is on {t.device} with layout {t.layout}")
@@ -359,7 +350,7 @@ class Reach(Findings):
         for kind in ("pre", "post"):
             hooks = getattr(optimizer_room, f"_global_optimizer_{kind}_hooks")
             self._add("hooks of all optimizers", hooks)
-        if not is_library_class(type(o)) or self.computed or self.names & code_names.OF_OPTIMIZERS:  # type: ignore[arg-type]
+        if not origins.is_library_class(type(o)) or self.computed or self.names & code_names.OF_OPTIMIZERS:  # type: ignore[arg-type]
             self._object(what, o)
             return
         # Code only clears gradients: the rest of the optimizer's state does not matter.
@@ -374,13 +365,13 @@ class Reach(Findings):
 
     def _object(self, what: str, o: Any) -> None:
         cls = type(o)
-        if is_known_by_identity(cls):
+        if origins.is_known_by_identity(cls):
             return
-        foreign = next((c for c in cls.__mro__ if not shows_its_state(c)), None)
+        foreign = next((c for c in cls.__mro__ if not origins.shows_its_state(c)), None)
         if foreign is not None:
             raise Unreachable(f"{what} is a {foreign.__module__}.{foreign.__name__}, whose state cannot be seen")
-        own = is_library_class(cls)  # type: ignore[arg-type]
-        if own and is_outside(cls.__module__):
+        own = origins.is_library_class(cls)  # type: ignore[arg-type]
+        if own and origins.is_outside(cls.__module__):
             raise Unreachable(f"{what} talks to other processes")
         self.items.append(ClassItem(what, o))
         if isinstance(o, BaseException):
@@ -402,7 +393,7 @@ class Reach(Findings):
         if not own:
             self.items.append(OwnDictItem(what, o))
         # This library reads a module's attributes that begin with an underscore; what else its own layers read is not known.
-        layered = inner and any(is_library_class(c) for c in type(o).__mro__ if c not in Module.__mro__)
+        layered = inner and any(origins.is_library_class(c) for c in type(o).__mro__ if c not in Module.__mro__)
         # The methods of a SimpleNamespace are in C and read all attributes.
         if own or self.computed or layered or isinstance(o, (Optimizer, types.SimpleNamespace)):
             self.items.append(DictItem(what, held))
@@ -450,11 +441,11 @@ class Reach(Findings):
 
     def _class_state(self, cls: type) -> None:
         """Follow the methods and attributes of a class that code names or Python calls implicitly."""
-        if not cls.__flags__ & HEAP_TYPE or (id(cls), "state") in self.seen:
+        if not cls.__flags__ & origins.HEAP_TYPE or (id(cls), "state") in self.seen:
             return
         self.seen[id(cls), "state"] = cls
         space = gc.get_referents(cls.__dict__)[0]
-        own = is_library_class(cls)
+        own = origins.is_library_class(cls)
         wanted = self._wanted(code_names.OF_CLASSES, *((self.observer.library_names,) if own else ()))
         used = {n for n in cls.__dict__ if self.computed or n in wanted}
         if "__match_args__" in used:
@@ -463,7 +454,10 @@ class Reach(Findings):
         for name in used:
             value = cls.__dict__[name]
             if not isinstance(value, (*_DESCRIPTORS, types.BuiltinFunctionType)) and (
-                not own or name in code_names.CALLED or isinstance(value, types.FunctionType) or is_put_there(value)
+                not own
+                or name in code_names.CALLED
+                or isinstance(value, types.FunctionType)
+                or origins.is_put_there(value)
             ):
                 self._add(f"{cls.__qualname__}.{name}", value)
         self.items.append(TypeItem(cls.__qualname__, cls))
