@@ -272,6 +272,24 @@ def test_hooks_that_arguments_get_later(add):
 
 
 @pytest.mark.parametrize("since", range(1, 7))
+def test_parameters_that_are_frozen_before_the_backward_pass(since):
+    """The pass that was recorded or compared raised an error, in which the parameter did not require grad."""
+    outcomes = []
+    for compiled in (False, True):
+        flambeau.manual_seed(0)
+        layer = nn.Linear(3, 2)
+        model = flambeau.compile(layer) if compiled else layer
+        for k in range(8):
+            layer.weight.grad = layer.bias.grad = None
+            result = model(flambeau.ones(4, 3) * k)
+            layer.weight.requires_grad_(k < since)
+            result.square().sum().backward()
+            outcomes.append((layer.weight.grad, layer.bias.grad))
+            layer.weight.requires_grad_(True)
+    same(outcomes[:8], outcomes[8:])
+
+
+@pytest.mark.parametrize("since", range(1, 7))
 def test_hooks_that_parameters_get_before_the_backward_pass(since):
     """While the derivative was recorded and compared such a hook was called twice, and its factor squared."""
     outcomes = []
@@ -301,3 +319,34 @@ def test_a_checkpoint_that_nobody_differentiates_runs_once():
             function(flambeau.arange(6.0).reshape(2, 3).sin().mul(k).requires_grad_())
             counts.append((norm.num_batches_tracked.item(), norm.running_mean.tolist()))
     same(counts[:10], counts[10:])
+
+
+@pytest.mark.parametrize("packed", ["hooks", "checkpoint", "save_on_cpu"])
+def test_results_whose_saved_values_are_packed(packed):
+    """Replays gave results the history of the recorded call, as if nothing were saved for it: gradients were those of an earlier batch."""
+
+    def build():
+        weight = nn.Parameter(flambeau.arange(4.0))
+
+        def function(x):
+            if packed == "checkpoint":
+                return flambeau.utils.checkpoint.checkpoint(
+                    lambda y: (y * weight).square().sum(), x, use_reentrant=False
+                )
+            graph = flambeau.autograd.graph
+            hooks = graph.saved_tensors_hooks(lambda t: t * 1, lambda t: t)
+            with hooks if packed == "hooks" else graph.save_on_cpu():
+                return (x * weight).square().sum()
+
+        return function, weight
+
+    outcomes = []
+    for compiled in (False, True):
+        function, weight = build()
+        function = flambeau.compile(function) if compiled else function
+        for k in range(9):
+            result, weight.grad = function(flambeau.ones(2, 4) * k), None
+            if k > 4:
+                result.backward()
+            outcomes.append((result.detach(), weight.grad))
+    same(outcomes[:9], outcomes[9:])

@@ -300,6 +300,7 @@ class FunctionNode(CompiledNode):
         self.saved = saved
         self.live = live  # results with their own graph, if the function ran eagerly
         self.inner: list[Tensor] = []  # the leaves of that graph
+        self.ends: list[Any] = []  # where gradients of these arrive, also if they have been frozen since
 
     def needed(self) -> list[tuple[UntypedStorage, int]]:
         """Return the storages, with their versions, that the recorded backward steps read; none if the function ran eagerly."""
@@ -362,7 +363,7 @@ class FunctionNode(CompiledNode):
         """Compute the gradients of the leaves by the function's own graph, which ends at its arguments."""
         assert self.live is not None
         with cut_off(self.inner):
-            return run_backward(self.live, grads, True, False, self.inner, False)
+            return run_backward(self.live, grads, True, False, self.ends, False)
 
     def release(self) -> None:
         super().release()

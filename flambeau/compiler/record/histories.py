@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...core import naming
-from ...core.graph import grad_mode
+from ...core.graph import GradientEdge, grad_mode, gradient_edge
 from ...core.tensor import Tensor, tensors_in
 from ..state.arguments import Arguments
 from .results import replaced, saved_storages
@@ -60,6 +60,7 @@ def attached(
     node = differentiable.FunctionNode(derivative, tensors, saved_storages(live), live)
     inside = [table.get(id(t), t) for t in tensors]
     node.inner = [inside[leaf] if type(leaf) is int else leaf for leaf in derivative.leaves]
+    node.ends = [GradientEdge(*(gradient_edge(leaf) or ())) for leaf in node.inner]
     wrapped = {id(t): node.wrap(t, k) for k, t in enumerate(live)}
     wrapped.update({id(alias): t for alias, t in zip(inside, tensors) if alias is not t})
     return replaced(result, wrapped)

@@ -355,8 +355,8 @@ def _fields(node: Node) -> list[Any]:
 
 
 def spent(start: Node | None) -> bool:
-    """Return whether a graph saves no values: a backward pass has freed them, or it needs none."""
-    return not any(held_storages(node) for node in nodes_of(start))
+    """Return whether a graph saves no values, packed by hooks or not: a backward pass has freed them, or it needs none."""
+    return not any(held_storages(node) or unpacks(node) for node in nodes_of(start))
 
 
 def is_live(t: Tensor, arguments: Any) -> bool:
