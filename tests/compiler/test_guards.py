@@ -11,7 +11,7 @@ import flambeau
 from flambeau import nn
 from flambeau.compiler.state import code_names, frames
 
-from .helpers import SETTLED, Twins
+from .helpers import SETTLED, Twins, same
 
 F = nn.functional
 SCALE = 2.0
@@ -745,3 +745,17 @@ def test_a_tensor_that_requires_grad_once_more() -> None:
     for turn in range(5):
         assert [compiled(x).requires_grad for _ in range(SETTLED)] == [turn % 2 == 1] * SETTLED
         w.requires_grad_(turn % 2 == 0)
+
+
+def test_an_option_that_is_gone_is_the_steps_error():
+    """The guard raised it, before the step had made its gradients."""
+    twins = Twins(model_and_step)
+    twins.call(batch, 4)
+    found = []
+    for function, (model, optimizer) in ((twins.plain, twins.plain_state), (twins.compiled, twins.state)):
+        del optimizer.param_groups[0]["lr"]
+        flambeau.manual_seed(7)
+        with pytest.raises(KeyError, match="lr"):
+            function(*batch())
+        found.append([p.grad for p in model.parameters()])
+    same(*found)

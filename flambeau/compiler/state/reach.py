@@ -323,6 +323,7 @@ class Reach(Findings):
             raise Unreachable(f"{what} is a {type(t).__name__}, a tensor of a class of its own")
         if t.is_sparse or t.device.type not in ("cpu", "cuda", "meta") or not hasattr(t, "_storage"):
             raise Unreachable(f"{what} is on {t.device} with layout {t.layout}")
+        self.items += [ClassItem(what, t), OwnDictItem(what, t)]
         if t.device.type != "meta":  # there is no memory then, only a shape
             self.tensors[id(t)] = (what, t)
         self.items.append(SlotsItem(what, t, ["shape", "dtype", "_base"]) if spread else TensorItem(what, t))
@@ -354,11 +355,8 @@ class Reach(Findings):
             self._object(what, o)
             return
         # Code only clears gradients: the rest of the optimizer's state does not matter.
-        self.items += [
-            ClassItem(what, o),
-            DictItem(what, o.__dict__, ("param_groups",)),
-            ListItem(f"{what}.param_groups", o.param_groups),
-        ]
+        self.items += [ClassItem(what, o), OwnDictItem(what, o), DictItem(what, o.__dict__, ("param_groups",))]
+        self.items.append(ListItem(f"{what}.param_groups", o.param_groups))
         for i, group in enumerate(o.param_groups):
             self.items.append(DictItem(f"{what}.param_groups[{i}]", group, ("params",)))
             self._add(f"{what}.param_groups[{i}]['params']", group["params"])
@@ -390,8 +388,7 @@ class Reach(Findings):
     def _attributes(self, what: str, o: Any, own: bool) -> None:
         """Follow the attributes of an object that code names, or all."""
         held, inner = o.__dict__, isinstance(o, Module)
-        if not own:
-            self.items.append(OwnDictItem(what, o))
+        self.items.append(OwnDictItem(what, o))
         # This library reads a module's attributes that begin with an underscore; what else its own layers read is not known.
         layered = inner and any(origins.is_library_class(c) for c in type(o).__mro__ if c not in Module.__mro__)
         # The methods of a SimpleNamespace are in C and read all attributes.
