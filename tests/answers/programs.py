@@ -1,7 +1,7 @@
 """Programs as text, with one answer each: what PyTorch computes from it, or what it was recorded to compute.
 
 A program's last line is an expression. Its names: `L` the library, `V` torchvision or `flambeau.vision`, `F` `nn.functional`, `np` NumPy,
-`exact` for numbers that are exact in every format, `raised` for the kind of an error, `rates` for what a scheduler sets."""
+`exact` for numbers that are exact in every format, `raised` for the kind of an error, `each` for several calls, `rates` for what a scheduler sets."""
 
 from __future__ import annotations
 
@@ -42,6 +42,10 @@ def helpers(L: Any) -> dict[str, Any]:
             return type(problem).__name__
         return "none"
 
+    def each(*calls: Callable[[], Any]) -> list:
+        """What calls return, or the names of the exceptions that they raise."""
+        return [call() if (kind := raised(call)) == "none" else kind for call in calls]
+
     def rates(make: Callable[[Any], Any], steps: int = 12, groups: int = 2) -> Any:
         """Learning rates (and momenta) that a scheduler sets."""
         weights = [L.nn.Parameter(L.ones(1)) for _ in range(groups)]
@@ -75,7 +79,7 @@ def helpers(L: Any) -> dict[str, Any]:
         """A module of the library that importing the library may leave out."""
         return importlib.import_module(f"{L.__name__}.{path}")
 
-    return {"exact": exact, "raised": raised, "rates": rates, "digest": digest, "module": module}
+    return {"exact": exact, "raised": raised, "each": each, "rates": rates, "digest": digest, "module": module}
 
 
 def plain(value: Any) -> Any:
@@ -143,6 +147,11 @@ def differ(ours: Any, theirs: Any, close: float) -> str:
 def short(text: str) -> str:
     """A name for a program's test: its first words, and a number that changes with the text."""
     return f"{' '.join(re.findall('[A-Za-z_0-9.]+', text)[:4])[:40]} {zlib.crc32(text.encode()):x}"
+
+
+def refusals(lines: str) -> list[str]:
+    """A program for each line, which is expressions between semicolons: what each of them gives, or the kind of its error."""
+    return [f"each({', '.join(f'lambda: {call}' for call in line.split(';'))})" for line in lines.strip().splitlines()]
 
 
 def check(text: str, setup: str = "") -> None:

@@ -157,7 +157,7 @@ def pad_sequence(
 def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False) -> list[Tensor]:
     """Return the sequences of a padded batch."""
     x = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
-    return [x[i, : int(n)] for i, n in enumerate(_as_lengths(lengths).tolist())]
+    return [row[:n] for row, n in zip(x, _as_lengths(lengths).tolist(), strict=True)]
 
 
 def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True) -> PackedSequence:

@@ -27,7 +27,7 @@ def _check_vector(name: str, input: Tensor, dim: int, index: Tensor, source: Ten
         raise IndexError(
             f"{name}(): Index is supposed to be a vector, but got dim: {len(index.shape)} with type: {index.dtype.scalar_type} and size: {list(index.shape)}"
         )
-    if index.dtype not in (dt.int64, dt.int32):
+    if index.dtype is not dt.int64 and (name == "index_copy" or index.dtype is not dt.int32):
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index but got: {index.dtype.scalar_type}")
     if source is not None:
         if source.dtype is not input.dtype:
@@ -180,7 +180,7 @@ def _check_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> int:
             f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {len(value.shape)} dimension(s)."
         )
     if len(index.shape) > 1:
-        raise IndexError("index_fill_(): Index has to be a vector/scalar")
+        raise RuntimeError("index_fill_(): Index has to be a vector/scalar")
     if index.dtype is not dt.int64:
         raise IndexError("index_fill_(): Expected dtype int64 for index.")
     is_complex = value.dtype.is_complex if isinstance(value, Tensor) else isinstance(value, complex)

@@ -110,12 +110,8 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
             raise RuntimeError(
                 f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {len(value.shape)} dimension(s)."
             )
-        if not can_cast(value.dtype, input.dtype):
-            raise RuntimeError(
-                f"value cannot be converted to type {input.dtype} without overflow"
-                if value.dtype.is_complex
-                else f"result type {value.dtype.scalar_type} can't be cast to the desired output type {input.dtype.scalar_type}"
-            )
+        if value.dtype.is_complex and not input.dtype.is_complex:
+            raise RuntimeError(f"value cannot be converted to type {input.dtype.cpp} without overflow")
         value = value.to(input.dtype)
     elif not can_cast(scalar_dtype(value), input.dtype) and input.dtype is not dt.bool_:
         if isinstance(value, complex):
@@ -285,7 +281,7 @@ def _check_put(input: Tensor, index: Tensor, source: Tensor) -> None:
             f"put_(): self and source expected to have the same dtype, but got self.dtype = {input.dtype} and source.dtype = {source.dtype}"
         )
     if index.numel() != source.numel():
-        raise RuntimeError(
+        raise IndexError(
             f"put_(): Expected source and index to have the same number of elements, but got source.numel() = {source.numel()}, index.numel() = {index.numel()}"
         )
     _check_flat("put_", input, index)

@@ -104,10 +104,12 @@ def _distinct_slices(
     input: Tensor, dim: int, everywhere: bool, with_inverse: bool, with_counts: bool
 ) -> tuple[Tensor, ...]:
     """Return the slices along `dim` that differ from all others (in order), or from the one before."""
+    if not input.shape:
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
     d = wrap_dim(dim, len(input.shape))
-    if input.shape and not numel_of(tuple(n for i, n in enumerate(input.shape) if i != d)):
+    if not numel_of(tuple(n for i, n in enumerate(input.shape) if i != d)):
         raise RuntimeError("There are 0 sized dimensions, and they aren't selected, so unique cannot be applied")
-    array = _comparable(input) if input.shape else _comparable(input).reshape(1)
+    array = _comparable(input)
     n = array.shape[d]
     rows = np.moveaxis(array, d, 0).reshape(n, -1 if n else 0)
     order = np.lexsort(rows.T[::-1]) if everywhere and n else np.arange(n)

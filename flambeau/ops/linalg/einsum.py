@@ -92,7 +92,7 @@ def _sublist(items: Any) -> str:
         if i is Ellipsis:
             text += "..."
         elif not isinstance(i, int):
-            raise ValueError(
+            raise TypeError(
                 f"einsum(): expected subscript to be an integer or Ellipsis, but got an object of type {type(i).__name__}"
             )
         elif not 0 <= i < 52:

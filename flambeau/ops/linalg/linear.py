@@ -110,11 +110,10 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias"""
     if not isinstance(input, Tensor) or not isinstance(weight, Tensor):
         need_tensors("linear", input=input, weight=weight)
-    if len(weight.shape) == 1:
-        out = input.matmul(weight)
-        return out if bias is None else out + bias
+    if len(weight.shape) == 1 and bias is None:
+        return input.matmul(weight)
     if len(weight.shape) != 2:
-        raise RuntimeError(f"linear(): weight must be a matrix or a vector, got shape {list(weight.shape)}")
+        raise RuntimeError(f"mat2 must be a matrix, got {len(weight.shape)}-D tensor")
     if bias is None or (isinstance(bias, Tensor) and bias.shape == (weight.shape[0],) and _is_dense(bias)):
         return linear_matrix(input, weight, bias)
     need_tensors("linear", input=input, weight=weight, bias=bias)

@@ -150,7 +150,6 @@ def old_lu(
     )
     result = _checked_factors("torch.lu", input, pivot)
     if not get_infos:
-        support.raise_failures("torch.lu", result[2])
         result = result[:2]
     if out is None:
         return result

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...backends.cpu import heavy
 from ...core.aliases import AnyFunction
-from ...core.layout import broadcast_shapes, has_internal_overlap
+from ...core.layout import broadcast_shapes, has_internal_overlap, wrap_dim
 from ...core.tensor import Tensor
 from ..machinery import work
 from ..machinery.arguments import need_tensors
@@ -356,7 +356,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
         dims_a, dims_b = ([d] if isinstance(d, int) else list(d) for d in dims)
     if len(dims_a) != len(dims_b):
         raise RuntimeError("both dimension lists should have same length")
-    dims_a, dims_b = [d % len(a.shape) for d in dims_a], [d % len(b.shape) for d in dims_b]
+    dims_a, dims_b = ([wrap_dim(d, len(t.shape)) for d in dims] for t, dims in ((a, dims_a), (b, dims_b)))
     for x, y in zip(dims_a, dims_b):
         if a.shape[x] != b.shape[y] and 1 not in (a.shape[x], b.shape[y]):
             raise RuntimeError(

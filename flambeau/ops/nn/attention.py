@@ -386,7 +386,7 @@ def scaled_dot_product_attention(
 def attention_probabilities(query: Any, key: Any, mask: Any, scale: float, causal: bool) -> Tensor:
     scores = query.matmul(key.transpose(-2, -1))
     if not scores.dtype.is_floating_point:
-        raise NotImplementedError(f"scaled_dot_product_attention is not implemented for '{scores.dtype.scalar_type}'")
+        raise RuntimeError(f"expected scalar type Float but found {scores.dtype.scalar_type}")
     if mask is not None:
         shape = broadcast_two(scores.shape, mask.shape)
         if shape != scores.shape:  # a mask with more batch dimensions than the scores

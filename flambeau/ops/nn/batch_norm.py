@@ -462,11 +462,9 @@ def instance_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """Normalise every channel of every sample separately."""
-    if len(input.shape) < 2:
-        raise RuntimeError(f"instance_norm expects at least two dimensions, got input of size {list(input.shape)}")
-    n, channels = input.shape[:2]
-    if use_input_stats and numel_of(input.shape[2:]) == 1:
+    if use_input_stats and (len(input.shape) < 2 or numel_of(input.shape[2:]) == 1):
         raise ValueError(f"Expected more than 1 spatial element when training, got input size {input.shape}")
+    n, channels = input.size(0), input.size(1)
     if not use_input_stats and (running_mean is None or running_var is None):
         raise RuntimeError("Expected running_mean and running_var to be defined when use_input_stats is false")
     kept = input.dtype if weight is None else weight.dtype

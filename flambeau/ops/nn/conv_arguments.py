@@ -31,8 +31,8 @@ def as_sizes(value: Any, dims: int, name: str) -> tuple[int, ...]:
 
 def check_operands(name: str, input: Tensor, weight: Tensor, bias: Tensor | None, dims: int) -> None:
     """Raise PyTorch's errors about types, ranks and dtypes."""
-    for label, t in (("input", input), ("weight", weight)):
-        if not isinstance(t, Tensor):
+    for label, t in (("input", input), ("weight", weight), ("bias", bias)):
+        if not isinstance(t, Tensor) and (t is not None or label != "bias"):
             raise TypeError(
                 f"{name}() received an invalid combination of arguments: {label} must be Tensor, not {type(t).__name__}"
             )

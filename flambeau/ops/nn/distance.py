@@ -161,9 +161,10 @@ def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str = "use_mm_for_eucl
         raise RuntimeError(f"X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: {x2.shape[-1]}")
     if p < 0:
         raise RuntimeError("cdist only supports non-negative p values")
-    common = promote_types(x1.dtype, x2.dtype)
+    if x1.dtype is not x2.dtype:
+        raise RuntimeError(f"expected scalar type {x1.dtype.scalar_type} but found {x2.dtype.scalar_type}")
     batch = broadcast_two(x1.shape[:-2], x2.shape[:-2])
-    x1, x2 = (x if x.shape[:-2] == batch else x.expand(*batch, *x.shape[-2:]) for x in (x1.to(common), x2.to(common)))
+    x1, x2 = (x if x.shape[:-2] == batch else x.expand(*batch, *x.shape[-2:]) for x in (x1, x2))
     return all_distances(x1, x2, p)
 
 

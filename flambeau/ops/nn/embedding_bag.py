@@ -219,6 +219,7 @@ def _bags(
     """Return the results of `bag_rows` and where the bags start, after PyTorch's checks."""
     need_tensors("embedding_bag", weight=weight, indices=indices, offsets=offsets)
     check_row_indices("embedding_bag", indices)
+    check_row_indices("embedding_bag", offsets)
     if len(weight.shape) != 2:
         raise RuntimeError(f"weight has to be a 2D Tensor, but got Tensor of dimension {len(weight.shape)}")
     if len(indices.shape) != 1 or len(offsets.shape) != 1:
@@ -299,6 +300,8 @@ def embedding_bag(
     """Sums, means or maxima of rows of `weight` over bags of indices, without materialising the rows."""
     if weight.dtype is dt.int64 and input.dtype.is_floating_point:
         input, weight = weight, input  # the order of arguments of long ago
+    if len(weight.shape) != 2:
+        raise ValueError(f"weight has to be a 2D Tensor, but got Tensor of dimension {len(weight.shape)}")
     if per_sample_weights is not None and input.shape != per_sample_weights.shape:
         raise ValueError(
             f"embedding_bag: If per_sample_weights ({per_sample_weights.shape}) is not None, then it must have the same shape"

@@ -128,7 +128,7 @@ def _check_channels(input: Tensor, scale: Tensor, zero_point: Tensor, axis: int)
         raise RuntimeError("zero point should be a 1-D tensor")
     if scale.shape != zero_point.shape:
         raise RuntimeError("scale and zero-point need to have the same dimensions")
-    if scale.shape[0] != input.size(axis):
+    if scale.shape[0] != input.size(axis) or axis < 0:
         raise RuntimeError("dimensions of scale and zero-point are not consistent with input tensor")
 
 

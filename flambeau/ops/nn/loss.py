@@ -195,15 +195,14 @@ def binary_cross_entropy(
             " ensure they have the same size."
         )
     _need_floating("binary_cross_entropy", input)
-    for other in (target, weight):
-        if other is not None and other.dtype is not input.dtype:
-            raise RuntimeError(f"Found dtype {other.dtype.scalar_type} but expected {input.dtype.scalar_type}")
+    if target.dtype is not input.dtype:
+        raise RuntimeError(f"Found dtype {target.dtype.scalar_type} but expected {input.dtype.scalar_type}")
     _check_unit(input, target)
     if weight is None:
         return losses.binary(input, target, reduction=reduction)
     if broadcast(input, weight)[0].shape != input.shape:
         raise RuntimeError(f"weight of shape {list(weight.shape)} does not broadcast to {list(input.shape)}")
-    return losses.weighted_binary(input, target, weight, reduction=reduction)
+    return losses.weighted_binary(input, target, weight.to(input.dtype), reduction=reduction)
 
 
 @functional_loss("binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction)", batching="loss")

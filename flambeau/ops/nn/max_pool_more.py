@@ -216,7 +216,7 @@ def _fractional_pool(
     for side, n, count, k in zip(_SIDES[dims], input.shape[-dims:], sizes, kernel):
         if count < 0 or k <= 0:
             raise RuntimeError(f"{name}(): kernel and output {side} must be positive, but got {k} and {count}")
-        if count + k - 1 > n:
+        if count + k - 1 > n - (dims == 3):  # PyTorch leaves a plane over here
             raise RuntimeError(f"{name}(): pool {side} {k} too large relative to input {side} {n}")
     need_dtype(f"{name}_out_frame", input)
     return _FRACTIONAL[dims](input, kernel, sizes, _samples(input, samples, dims))

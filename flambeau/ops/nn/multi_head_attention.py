@@ -165,6 +165,8 @@ def multi_head_attention_forward(
         q, k, v = _project(query, key, value, in_proj_weight, in_proj_bias)
     attn_mask = _checked_mask(attn_mask, batch, num_heads, length, key.size(0))
     if bias_k is not None and bias_v is not None:
+        if static_k is not None or static_v is not None:
+            raise AssertionError("bias cannot be added to static key or value")
         k = cat([k, bias_k.expand(1, batch, width)], 0)
         v = cat([v, bias_v.expand(1, batch, width)], 0)
         attn_mask, key_padding_mask = _with_key(attn_mask), _with_key(key_padding_mask)

@@ -153,7 +153,7 @@ def vector_norm_of(x: Tensor, order: Any, dim: Any, keepdim: bool, dtype: Any) -
     if isinstance(order, Tensor) and order.shape == ():
         order = order.item()
     _refuse_complex("linalg.vector_norm", order)
-    if isinstance(order, bool) or not isinstance(order, (int, float)):
+    if not isinstance(order, (int, float)):
         raise TypeError(f"linalg_vector_norm(): argument 'ord' (position 2) must be Number, not {type_name(order)}")
     wanted = None if dtype is None else as_dtype(dtype, "linalg_vector_norm")
     _check_dtype("linalg.vector_norm", x, wanted)
@@ -246,7 +246,7 @@ def matrix_norm(
 def _either_norm(A: Tensor, order: Any, dim: Any, keepdim: bool, dtype: Any) -> Tensor:
     """Return a vector or a matrix norm, by the number of dimensions."""
     dims = None if dim is None else (tuple(dim) if isinstance(dim, (tuple, list)) else (dim,))
-    if dims is not None and len(dims) not in (1, 2) and order is not None:
+    if dims is not None and len(dims) not in (1, 2):
         raise RuntimeError(f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {list(dims)}")
     rank = len(A.shape)
     if dims is None and order is not None and rank not in (1, 2):

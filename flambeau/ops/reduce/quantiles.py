@@ -39,7 +39,7 @@ def _check(name: str, x: Tensor, q: Any, interpolation: str) -> Tensor:
             f"{name}() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}"
         )
     if not isinstance(q, Tensor):
-        if isinstance(q, bool) or not isinstance(q, (int, float)):
+        if not isinstance(q, (int, float)):
             raise TypeError(f"{name}(): argument 'q' (position 2) must be float, not {type_name(q)}")
         if not 0 <= q <= 1:
             raise RuntimeError(f"{name}() q must be in the range [0, 1] but got {q:g}")

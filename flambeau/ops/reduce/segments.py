@@ -57,7 +57,7 @@ def segment_reduce(
         raise RuntimeError(
             "segment_reduce(): Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) when !unsafe."
         )
-    if data.dtype.category != 2:
+    if data.dtype.category != 2 or bounds.dtype.category != 1:
         raise unsupported("_segment_reduce_cpu", data.dtype)
     return _reduced(data, kind, bounds, axis, initial)
 

@@ -145,11 +145,11 @@ aten_parts("t")(lambda aten, self: aten.permute.default(self, [1, 0]) if self.di
 @composite
 def adjoint(input: Tensor) -> Tensor:
     """The conjugate transpose of matrices."""
-    if len(input.shape) < 2:
+    if len(input.shape) == 1:
         raise RuntimeError(
             f"tensor.adjoint() is only supported on matrices or batches of matrices. Got {len(input.shape)}-D tensor."
         )
-    flipped = transpose(input, -2, -1)
+    flipped = transpose(input, -2, -1) if input.shape else input
     return flipped.conj() if input.dtype.is_complex else flipped
 
 

@@ -260,7 +260,7 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
     if not parts:
         raise RuntimeError("unflatten: sizes must be non-empty")
     if not input.shape:
-        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
+        raise RuntimeError("unflatten: dimension specified as 0 but tensor has no dimensions")
     size = input.shape[d]
     if parts.count(-1) > 1:
         raise RuntimeError("only one dimension can be inferred")
