@@ -66,6 +66,16 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "True",
         "False",
     ): ("PyTorch's signature has it; nothing looks at it, and PyTorch's own function has no readable signature"),
+    ("kernels/library/gamma_gradient.py", "while left > 0:", "0", "1"): (
+        "a series that has not ended by then is computed otherwise, and one that takes the last term is as exact without it"
+    ),
+    ("kernels/cuda_rows.py", "self.rows_held += 1", "1", "2"): "it is only asked whether the number is zero",
+    (
+        "serve/pool.py",
+        "return not self.failing_since or time.monotonic() - self.failing_since < limit",
+        "<",
+        "<=",
+    ): ("differs for a difference of two clock readings that is the limit to the last bit"),
 }
 
 

@@ -30,6 +30,8 @@ LIBRARY = str(ROOT / "flambeau") + os.sep
 WITHOUT_PYTORCH = ["--answers=replay"] if importlib.util.find_spec("torch") else []  # by its recorded answers
 ALIKE = 3  # tests of one function that a line remembers: a table's rows do much the same
 MOST = 300  # tests that a line remembers
+# Tests of where the interpreter takes signals: events of lines are such places.
+UNTRACED = ["--ignore=tests/core/test_interrupts.py"]
 FIRST_CALLS, FIRST_LINES = 3, 2000  # of a function in one test, where `sys.settrace` notes them
 
 
@@ -211,7 +213,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def main() -> int:
     path, *chosen = sys.argv[1:]
     os.environ["LINE_MAP"] = str(Path(path).absolute())
-    status = pytest.main([*WITHOUT_PYTORCH, "-p", "no:cacheprovider", "-p", "tests.line_map", *chosen])
+    status = pytest.main([*WITHOUT_PYTORCH, "-p", "no:cacheprovider", "-p", "tests.line_map", *UNTRACED, *chosen])
     known = LineMap.load(Path(path)) if Path(path).exists() else LineMap()
     for part in sorted(Path(path).parent.glob(f"{Path(path).name}.part*")):
         known.merge(LineMap.load(part))

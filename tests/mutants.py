@@ -107,6 +107,9 @@ class Change:
 # A line that fewer tests are known to run may be run by others: what was derived or compiled once in a process is not made again in the
 # tests that follow there. For such a line the smoke selection runs, too.
 FEW = 20
+ASKING_RECORDS = (
+    "tests/amp/test_operators.py", "tests/ops/test_registry.py", "tests/api/test_no_more_names.py", "tests/ops/test_layer_records.py",
+)  # fmt: skip
 # Calls whose arguments are words for people, and arguments that change no result: a cache's size, the line that a warning names, what one
 # turn of a parallel loop costs (the second of `prange`), which decides how many threads share it.
 WORDS = ("warn", "warn_once", "debug", "info", "print")
@@ -517,6 +520,9 @@ def mapped(change: Change, known: LineMap) -> Iterator[list[str]]:
     folder = f"tests/{ROOMS.get(room, room)}/"
     if not any(test.startswith(folder) for test in known.tests):  # the map was made without the room's tests
         yield from selections(change)
+    elif not is_known and room == "ops":  # a declaration runs while it is imported, and tests of all records notice it
+        yield list(ASKING_RECORDS)
+        yield next(selections(change))
     elif not is_known or room in ("distributed", "serve", "horovod", "cpp", "multiprocessing"):
         yield next(selections(change))
     if not is_known or len(known.lines[lines[0]]) < FEW:

@@ -60,7 +60,7 @@ class ModuleValue(Sugared):
         kind, concrete = self.script_type, self.concrete
         if concrete.container == "dict" and name in ("keys", "values", "items"):
             return _DictMethod(self, name)
-        if name in ("named_modules", "modules", "children", "named_children", "parameters", "named_parameters", "buffers", "named_buffers") and name not in kind.attributes:  # fmt: skip
+        if name in ("named_modules", "modules", "children", "named_children", "named_buffers") and name not in kind.attributes:  # fmt: skip
             return _DictMethod(self, name)
         if name in concrete.modules or name in kind.attributes or name in kind.constants:
             return class_attribute(place, m, self.value, kind, name)
@@ -239,8 +239,8 @@ class _DictMethod(Sugared):
         self.owner, self.name = owner, name
 
     def call(self, place: Range | None, m: Any, args: Any, kwargs: Any) -> Sugared:
-        if self.name in ("parameters", "named_parameters", "buffers", "named_buffers"):
-            return self._tensors(place, m)
+        if self.name == "named_buffers":
+            return self._buffers(place, m)
         found = self.owner.children(place, m)
         if self.name in ("modules", "named_modules"):
             return self._nested(place, m)
@@ -250,12 +250,10 @@ class _DictMethod(Sugared):
             return found.values
         return SugaredTuple([SugaredTuple(list(pair)) for pair in zip(found.keys.items, found.values.items)])
 
-    def _tensors(self, place: Range | None, m: Any) -> Sugared:
+    def _buffers(self, place: Range | None, m: Any) -> Sugared:
         kind = self.owner.script_type
-        names = [n for n in kind.attributes if n in (kind.parameters if "parameters" in self.name else kind.buffers)]
+        names = [n for n in kind.attributes if n in kind.buffers]
         values = [self.owner.attr(place, m, n) for n in names]
-        if not self.name.startswith("named"):
-            return SugaredTuple(values)
         keys = [SimpleValue(m.constant(n, STRING, place)) for n in names]
         return SugaredTuple([SugaredTuple([k, v]) for k, v in zip(keys, values)])
 

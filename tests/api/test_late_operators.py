@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
+from forked import Forked
 
 import flambeau
 from flambeau.ops import late_names
@@ -55,16 +53,16 @@ for _ in range(4):
 }  # fmt: skip
 
 
-def run(program: str) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(Path(flambeau.__file__).parents[1])}
-    program = f"import sys\nimport flambeau as torch\n{program}"
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+@pytest.fixture(scope="module")
+def imported() -> Iterator[Forked]:
+    with Forked("import sys\nimport flambeau as torch") as process:
+        yield process
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_the_first_use(name: str) -> None:
-    run(PROGRAMS[name])
+def test_the_first_use(imported: Forked, name: str) -> None:
+    done = imported.run(PROGRAMS[name])
+    assert done.returncode == 0, done.stderr
 
 
 def test_every_late_name_is_there() -> None:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forked import Forked
 
 from flambeau import cli, config
 from flambeau.kernels import cache
 
-PROGRAM = """
+IMPORTS = """
 import sys
 import numpy as np
 import flambeau.expr as x
 from flambeau.backends.cpu import jit
 from flambeau.core import dtype as dt
 from flambeau.backends.compiled import map_kernel
-
+assert (jit.stats.compiled, jit.stats.loaded) == (0, 0) and "llvmlite" not in sys.modules
+"""
+PROGRAM = """
 kernel = map_kernel((x.arg(0) * 2 + x.const({constant!r}),), (dt.float32,), (dt.float32,), "cc", 1)
 a, out = np.arange(100, dtype=np.float32), np.zeros(100, np.float32)
 kernel(100, out.ctypes.data, a.ctypes.data)
@@ -28,27 +29,35 @@ print(jit.stats.compiled, jit.stats.loaded, "llvmlite" in sys.modules)
 """
 
 
-def start(folder, constant=1.0, warning=""):
-    """(compiled, loaded, llvmlite imported) of a fresh process, which says `warning` or nothing."""
-    environment = {**os.environ, "FLAMBEAU_CACHE_DIR": str(folder), "PYTHONPATH": str(Path(__file__).parents[2])}
-    program = PROGRAM.format(constant=constant)
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-    assert warning in done.stderr and bool(warning) == ("Warning" in done.stderr)
-    compiled, loaded, imported = done.stdout.split()
-    return int(compiled), int(loaded), imported == "True"
+@pytest.fixture(scope="module")
+def imported():
+    with Forked(IMPORTS) as process:
+        yield process
 
 
-def test_a_second_start_compiles_nothing_and_does_not_import_llvm(tmp_path):
+@pytest.fixture
+def start(imported):
+    """start(folder): (compiled, loaded, llvmlite imported) of a process that has done nothing yet, which says `warning` or nothing."""
+
+    def start(folder, constant=1.0, warning=""):
+        program = PROGRAM.format(constant=constant)
+        done = imported.run(program, {**os.environ, "FLAMBEAU_CACHE_DIR": str(folder)})
+        assert done.returncode == 0, done.stderr
+        assert warning in done.stderr and bool(warning) == ("Warning" in done.stderr)
+        compiled, loaded, llvm = done.stdout.split()
+        return int(compiled), int(loaded), llvm == "True"
+
+    return start
+
+
+def test_a_second_start_compiles_nothing_and_does_not_import_llvm(start, tmp_path):
     folder = tmp_path / "cache"
     assert start(folder) == (1, 0, True)
     assert start(folder) == (0, 1, False)
     assert start(folder, constant=2.0) == (1, 0, True)
 
 
-def test_broken_files_are_compiled_again(tmp_path):
+def test_broken_files_are_compiled_again(start, tmp_path):
     folder = tmp_path / "cache"
     start(folder)
     (file,) = folder.glob("*.kernel")
@@ -60,7 +69,7 @@ def test_broken_files_are_compiled_again(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="needs POSIX permissions")
-def test_files_and_directories_others_can_write_are_not_trusted(tmp_path):
+def test_files_and_directories_others_can_write_are_not_trusted(start, tmp_path):
     folder = tmp_path / "cache"
     start(folder)
     assert folder.stat().st_mode & 0o777 == 0o700
@@ -93,7 +102,7 @@ def test_info_says_why_the_cache_is_not_used(tmp_path, monkeypatch, capsys):
     assert os.listdir(folder) == []
 
 
-def test_an_unusable_directory_is_not_an_error(tmp_path):
+def test_an_unusable_directory_is_not_an_error(start, tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("not a directory")
     assert start(blocked, warning="it is not a directory") == (1, 0, True)
@@ -109,16 +118,15 @@ def test_a_file_is_only_believed_under_its_own_name(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
-def test_a_pipe_or_a_folder_in_the_cache_is_passed_over(tmp_path):
+def test_a_pipe_or_a_folder_in_the_cache_is_passed_over(start, imported, tmp_path):
     folder = tmp_path / "cache"
     start(folder)
     (file,) = folder.glob("*.kernel")
     file.unlink()
     os.mkfifo(file, 0o600)
-    environment = {**os.environ, "FLAMBEAU_CACHE_DIR": str(folder), "PYTHONPATH": str(Path(__file__).parents[2])}
     listing = "from flambeau.kernels import cache; print(cache.info()['files']); cache.clear()"
-    command, regular = [sys.executable, "-c", listing], len(list(folder.glob("*.entry")))
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    regular = len(list(folder.glob("*.entry")))
+    done = imported.run(listing, {**os.environ, "FLAMBEAU_CACHE_DIR": str(folder)})
     assert done.stdout == f"{regular}\n" and os.listdir(folder) == [file.name]
     assert start(folder) == (1, 0, True)  # and a kernel takes the pipe's place
     assert start(folder) == (0, 1, False)

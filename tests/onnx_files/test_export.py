@@ -295,6 +295,20 @@ def test_a_compiled_program_of_operators_that_are_made_of_others():
             np.testing.assert_allclose(found, wanted.numpy(), rtol=1e-4, atol=1e-6)
 
 
+class Lengths(nn.Module):
+    def forward(self, x):
+        y = x.sum(0)
+        for i in range(len(x)):
+            y = y + x[i]
+        return y
+
+
+def test_lengths_in_compiled_programs():
+    model, x = torch.jit.script(Lengths()), torch.ones(2, 3)
+    file = exported(model, (x,))
+    assert run(file, x.numpy())[0].tolist() == [4.0, 4.0, 4.0]
+
+
 def test_shifts_before_there_are_operators_of_bits():
     model = nn.Module()
     model.forward = lambda x: x >> 2

@@ -586,6 +586,9 @@ CASES |= {
     "keys that are missing and too many, and one of another size": lambda L: refused_state(L, strict=True, size=2),
     "keys that are missing and too many, told only": lambda L: refused_state(L, strict=False),
     "second derivative of an embedding with padding": lambda L: second_derivative_of_rows(L, padding_idx=1),
+    "second derivative of an embedding with the first row as padding": lambda L: second_derivative_of_rows(
+        L, padding_idx=0
+    ),
     "second derivative of an embedding": lambda L: second_derivative_of_rows(L),
     "second derivative of an embedding by frequency": lambda L: second_derivative_of_rows(L, scale_grad_by_freq=True),
     "unfold of five dimensions": lambda L: L.nn.functional.unfold(L.ones(1, 1, 1, 3, 3), 2),

@@ -9,7 +9,9 @@ import io
 import lzma
 import os
 import pathlib
+import sys
 import tarfile
+import types
 import zipfile
 
 import pytest
@@ -52,6 +54,18 @@ def test_google_drive_needs_gdown(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "gdown", None)
     with pytest.raises(RuntimeError, match="pip install gdown"):
         utils.download_url("https://drive.google.com/file/d/abc/view", tmp_path, "x.zip")
+
+
+def test_what_gdown_is_asked_for(tmp_path, monkeypatch):
+    def download(**given):
+        asked.append({name: given[name] for name in given if name != "output"})
+        pathlib.Path(given["output"]).write_bytes(b"data")
+
+    asked: list[dict] = []
+    monkeypatch.setitem(sys.modules, "gdown", types.SimpleNamespace(download=download))
+    utils.download_url("https://drive.google.com/file/d/abc/view", tmp_path, "x.zip")
+    assert asked == [{"id": "abc", "quiet": False, "user_agent": utils.USER_AGENT}]
+    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("x.zip", b"data")]
 
 
 def archive(path, members):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any, TypeVar
 
+from ...core.layout import wrap_dim
 from ...core.tensor import Tensor
 from ...ops.reduce.norms import vector_norm
 from ..modules.module import Module
@@ -19,7 +20,7 @@ def norm_except_dim(v: Tensor, dim: int) -> Tensor:
     """Return the Euclidean norm over all dimensions but one (-1: over all)."""
     if dim == -1:
         return vector_norm(v)
-    others = [d for d in range(v.dim()) if d != dim % v.dim()]
+    others = [d for d in range(v.dim()) if d != wrap_dim(dim, v.dim())]
     return vector_norm(v, 2, others, True) if others else v.abs()
 
 

@@ -182,7 +182,7 @@ def arange(*args: Any, out: Any = None, **options: Any) -> Tensor:
 
 
 @composite(kind="creation", method=False, name="range")
-def range_(start: Any, end: Any = None, step: Any = 1, *, out: Any = None, **options: Any) -> Tensor:
+def range_(start: Any, end: Any, step: Any = 1, *, out: Any = None, **options: Any) -> Tensor:
     """Numbers from start to end, both included (deprecated: use arange)."""
     warnings.warn(
         "torch.range is deprecated and will be removed in a future release because its behavior is inconsistent with"
@@ -190,11 +190,10 @@ def range_(start: Any, end: Any = None, step: Any = 1, *, out: Any = None, **opt
         UserWarning,
         stacklevel=3,
     )
-    first, last = (0, start) if end is None else (start, end)
     chosen = read_options("range", options)
     d = out.dtype if isinstance(out, Tensor) else chosen.dtype or get_default_dtype()
-    count = _range_count(first, last, step, True)
-    return deliver("range", count, d, chosen, out, lambda t: _write_range(t, first, step, "range"))
+    count = _range_count(start, end, step, True)
+    return deliver("range", count, d, chosen, out, lambda t: _write_range(t, start, step, "range"))
 
 
 # -- linspace, logspace --------------------------------------------------------------------------------------------

@@ -139,7 +139,7 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
     """The norm over all dimensions but one, which keeps its place; over all of them for dim=-1."""
     if dim == -1:
         return vector_norm(v, pow)
-    others = tuple(i for i in range(v.dim()) if i != dim % v.dim())
+    others = tuple(i for i in range(v.dim()) if i != wrap_dim(dim, v.dim()))
     return vector_norm(v, pow, others, keepdim=True)
 
 

@@ -56,17 +56,9 @@ class BatchNorm2d(_BatchNorm):
     _NNI_BN_RELU_MODULE: ClassVar[Any] = nni.BNReLU2d
     _OPERATOR: ClassVar[Any] = "batch_norm2d"
 
-    def _check_input_dim(self, input: Tensor) -> None:
-        if len(input.shape) != 4:
-            raise ValueError("Input shape must be `(N, C, H, W)`!")
-
 
 class BatchNorm3d(_BatchNorm):
     """Batch normalisation of quantized volumes (N, C, D, H, W)."""
 
     _NNI_BN_RELU_MODULE: ClassVar[Any] = nni.BNReLU3d
     _OPERATOR: ClassVar[Any] = "batch_norm3d"
-
-    def _check_input_dim(self, input: Tensor) -> None:
-        if len(input.shape) != 5:
-            raise ValueError("Input shape must be `(N, C, H, W)`!")
