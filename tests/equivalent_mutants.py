@@ -76,6 +76,13 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "<",
         "<=",
     ): ("differs for a difference of two clock readings that is the limit to the last bit"),
+    (
+        "backends/cpu/onednn/gemm.py",
+        'return product.table[4] == ord("N") and (rows * columns > _WORTH_A_PRIMITIVE or _lays_out_long(product))',
+        ">",
+        ">=",
+    ): ("who computes a product of exactly that size; both give it"),
+    ("kernels/special_loops.py", "if x < 0.5 * a:", "<", "<="): "at the border both expansions give the same",
 }
 
 
