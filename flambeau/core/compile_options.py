@@ -17,10 +17,6 @@ class TorchDynamoException(RuntimeError):
     """Base of errors of compilation."""
 
 
-class TensorifyScalarRestartAnalysis(TorchDynamoException):
-    """PyTorch's internal signal to restart a capture; nothing here raises it."""
-
-
 class Unsupported(TorchDynamoException):
     """Raised by `compile(fullgraph=True)` for a function that cannot be one graph."""
 

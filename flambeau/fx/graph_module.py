@@ -128,11 +128,6 @@ def _get_attr(model: Module, attr_name: str) -> Any:
     return value
 
 
-def _del_attr(model: Module, attr_name: str) -> None:
-    owner, _, field = attr_name.rpartition(".")
-    delattr(_get_attr(model, owner) if owner else model, field)
-
-
 def _has_attr(model: Module, attr_name: str) -> bool:
     try:
         _get_attr(model, attr_name)

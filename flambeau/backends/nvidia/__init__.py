@@ -8,7 +8,7 @@ import functools
 
 from ...core.device import device
 from ...core.storage import UntypedStorage
-from . import alarms, driver, threads
+from . import driver, threads
 from .alarms import error_code, error_flag
 from .driver import CudaError, NoDevice, check
 from .gpu import CudaBackend
@@ -66,12 +66,7 @@ def host_value(address: int, nbytes: int, where: device) -> bytes:
     return _host_value(backend(), address, nbytes, where)
 
 
-def look_for_errors() -> None:
-    """Raise the error that an earlier kernel has reported to the host, if any."""
-    alarms.look()
-
-
 __all__ = [
     "CudaBackend", "CudaError", "Module", "NoDevice", "activate", "backend", "capability", "check", "current_stream", "error_code",
-    "error_flag", "host_value", "library", "load_source", "look_for_errors", "processors", "scratch", "start", "workspace",
+    "error_flag", "host_value", "library", "load_source", "processors", "scratch", "start", "workspace",
 ]  # fmt: skip

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import logging
 from abc import ABC, abstractmethod
-from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -31,14 +30,6 @@ def _batch_p2p(p2p_ops: list, desc: str | None = None) -> list:
     if kinds == {dist.irecv}:
         return [op.op(op.tensor, group=op.group, tag=op.tag, group_src=op.group_peer) for op in p2p_ops]
     return dist.batch_isend_irecv(p2p_ops)
-
-
-def _sorted_batch_p2p(p2p_ops: list, desc: str | None = None) -> dict[int, list]:
-    """Start messages, those of lower ranks first; return the works to wait for, by rank."""
-    by_peer: dict[int, list] = defaultdict(list)
-    for op in p2p_ops:
-        by_peer[op.peer].append(op)
-    return {peer: _batch_p2p(by_peer[peer], desc) for peer in sorted(by_peer)}
 
 
 def _wait_batch_p2p(work: list) -> None:

@@ -46,7 +46,6 @@ from ._schedule_base import (
     PipelineScheduleSingle,
     _batch_p2p,
     _PipelineSchedule,
-    _sorted_batch_p2p,
     _wait_batch_p2p,
 )
 from ._utils import generate_stage_to_rank_mapping
@@ -60,7 +59,7 @@ __all__ = [
     "ScheduleLoopedBFS", "ScheduleZBVZeroBubble", "W", "_Action", "_ComputationType", "_CustomFunctionProtocol",
     "_PipelineContext", "_PipelineSchedule", "_PipelineScheduleRuntime", "_ScheduleForwardOnly", "_add_reduce_grad",
     "_add_send_recv", "_add_unshard_reshard", "_batch_p2p", "_defer_recv_ops", "_dump_chrometrace", "_format_pipeline_order",
-    "_merge_bw", "_simulate_comms_compute", "_sorted_batch_p2p", "_validate_schedule", "_wait_batch_p2p", "dist",
+    "_merge_bw", "_simulate_comms_compute", "_validate_schedule", "_wait_batch_p2p", "dist",
     "get_schedule_class",
 ]  # fmt: skip
 

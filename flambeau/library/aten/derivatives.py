@@ -34,6 +34,7 @@ from .overloads import OpOverload, aten, recording
 # Facts about arguments: from the argument to the operand of PyTorch's operator, and from that and the gradient back to an argument.
 _FACTS: dict[str, tuple[Callable, Callable]] = {
     "shape": (lambda t: list(t.shape), lambda shape, grad: grad.new_zeros(shape)),
+    "rows": (lambda t: t.size(0), lambda rows, grad: grad.new_zeros(rows, grad.size(1))),
     "length": (
         lambda t: None if t is None else [t.size(0)],
         lambda size, grad: None if size is None else grad.new_zeros(size),

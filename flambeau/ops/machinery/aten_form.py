@@ -188,10 +188,10 @@ def _taken(value: Any, argument: Argument, default: Any) -> Any:
 
 ATEN_ONLY: dict[str, Callable[..., Any]] = {}
 ATEN_PARTS: dict[str, Callable[..., Any]] = {}
-ATEN_BACKWARD: dict[str, str] = {}  # the derivatives of these, as in `Op.aten_backward`
+ATEN_BACKWARD: dict[str, str | tuple[str, ...]] = {}  # the derivatives of these, as in `Op.aten_backward`
 
 
-def aten_only(*names: str, backward: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def aten_only(*names: str, backward: str | tuple[str, ...] = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare the function that runs for operators of PyTorch (`native_layer_norm`) or overloads (`slice.Tensor`) that are no public function
     here under this name and with these arguments, and which operator of PyTorch computes the derivative."""
 

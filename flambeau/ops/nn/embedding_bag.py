@@ -8,11 +8,11 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.graph import unrecorded
-from ...core.size import Size
 from ...core.tensor import Tensor, copy_of_array, numel_of
 from ...kernels.library import embedding_bag as bag_kernels
 from ..creation.filled import fill_raw
 from ..machinery.arguments import need_tensors
+from ..machinery.aten_form import aten_only, aten_parts
 from ..machinery.declare import composite, internal
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense
@@ -26,7 +26,7 @@ _MODES = {"sum": 0, "mean": 1, "max": 2}
 
 def _bag_weight_grad(
     g: Any,
-    weight_shape: Size,
+    weight_shape: tuple[int, ...],
     index: Tensor,
     starts: Tensor,
     mode: str,
@@ -204,6 +204,16 @@ def _checked_offsets(starts: np.ndarray, count: int) -> np.ndarray:
     return starts
 
 
+def _padding_row(rows: int, padding_idx: int | None) -> int:
+    if padding_idx is None:
+        return -1
+    if not -rows <= padding_idx < rows:
+        raise RuntimeError(
+            f"padding_idx must be within the number of embeddings, {-rows} through {rows - 1}, but got {padding_idx}"
+        )
+    return padding_idx % rows
+
+
 def _bags(
     weight: Tensor,
     indices: Tensor,
@@ -225,13 +235,7 @@ def _bags(
     if len(indices.shape) != 1 or len(offsets.shape) != 1:
         raise RuntimeError("embedding_bag: indices and offsets have to be 1D Tensors")
     n = weight.shape[0]
-    padding = -1
-    if padding_idx is not None:
-        if not -n <= padding_idx < n:
-            raise RuntimeError(
-                f"padding_idx must be within the number of embeddings, {-n} through {n - 1}, but got {padding_idx}"
-            )
-        padding = padding_idx % n
+    padding = _padding_row(n, padding_idx)
     if per_sample_weights is not None and per_sample_weights.dtype is not weight.dtype:
         raise RuntimeError(
             f"Expected tensor for argument #1 'weight' to have the same type as tensor for argument #1 'per_sample_weights';"
@@ -281,6 +285,56 @@ def _embedding_bag(
     owners = bag_of_index(starts, 0 if name == "sum" else indices.shape[0])
     sizes = sizes if name != "sum" else sizes.new_zeros(sizes.shape)
     return result, owners, sizes, winners if name == "max" else sizes.clone()
+
+
+@aten_parts("embedding_bag", "embedding_bag.padding_idx")
+def _bags_in_aten(aten: Any, weight: Tensor, *rest: Any) -> Any:
+    given, padding = rest[:7], rest[7] if len(rest) > 7 else None
+    return aten._embedding_bag.default(weight, *given, padding_idx=_padding_row(len(weight), padding))
+
+
+@aten_only(
+    "_embedding_bag",
+    backward=(
+        "_embedding_bag_per_sample_weights_backward(grad, weight, indices, offsets, result1, mode, padding_idx) -> per_sample_weights",
+        "_embedding_bag_backward(grad, indices, offsets, result1, result2, result3, rows(weight), scale_grad_by_freq, mode, sparse,"
+        " per_sample_weights, padding_idx) -> weight",
+    ),
+)
+def _bags_with_padding(*given: Any) -> Any:
+    return _embedding_bag(*given[:8], padding_idx=None if given[8:] in ((), (-1,)) else given[8])
+
+
+@aten_only("_embedding_bag_backward")
+def _gradient_of_bags(
+    grad: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    offset2bag: Tensor,
+    bag_size: Tensor,
+    maximum_indices: Tensor,
+    num_weights: int,
+    scale_grad_by_freq: bool,
+    mode: int,
+    sparse: bool,
+    per_sample_weights: Any,
+    padding_idx: int = -1,
+) -> Tensor:
+    """The gradient of the table."""
+    index, shape = dense(indices.to(dt.int64)), (num_weights, grad.shape[1])
+    starts = bag_starts(offsets, index, num_weights, len(offsets) > len(grad), False)
+    rest = list(_MODES)[mode], scale_grad_by_freq, per_sample_weights, padding_idx, sparse, bag_size, maximum_indices
+    return _bag_weight_grad(grad, shape, index, starts, *rest)
+
+
+@aten_only("_embedding_bag_per_sample_weights_backward")
+def _gradient_of_scales(
+    grad: Tensor, weight: Tensor, indices: Tensor, offsets: Tensor, offset2bag: Tensor, mode: int, padding_idx: int = -1
+) -> Tensor:
+    """The gradient of the numbers that rows were multiplied by."""
+    index = dense(indices.to(dt.int64))
+    starts = bag_starts(offsets, index, len(weight), len(offsets) > len(grad), False)
+    return bag_scales_grad(grad, weight, index, starts, padding_idx)
 
 
 @composite(**FUNCTIONAL)
