@@ -242,6 +242,6 @@ print(sizes[1] - sizes[0])
 
 
 def test_dtype_of_pictures_is_float32():
-    assert conv.Pictures.of((2, 8, 4, 4), (128, 16, 4, 1), onednn.DATA_TYPES[dtypes.float32]) is not None
-    assert conv.Pictures.of((2, 8, 4, 4), (128, 16, 4, 1), onednn.DATA_TYPES[dtypes.bfloat16]) is None
-    assert conv.Pictures.of((2, 8, 4, 4), (128, 1, 32, 8), onednn.DATA_TYPES[dtypes.float32]) is None
+    assert conv.FeatureMaps.of((2, 8, 4, 4), (128, 16, 4, 1), onednn.DATA_TYPES[dtypes.float32]) is not None
+    assert conv.FeatureMaps.of((2, 8, 4, 4), (128, 16, 4, 1), onednn.DATA_TYPES[dtypes.bfloat16]) is None
+    assert conv.FeatureMaps.of((2, 8, 4, 4), (128, 1, 32, 8), onednn.DATA_TYPES[dtypes.float32]) is None

@@ -248,24 +248,24 @@ class Part(TileFunction):
         size = self.mul(numbers, 4)
         self.call("void", "@llvm.memset.p0.i64", f"ptr {pointer}", "i8 0", f"i64 {size}", "i1 false")
 
-    def channels_last(self, to: str, picture: str, channels: str, pixels: str, places: str, last: str) -> None:
+    def channels_last(self, to: str, planes: str, channels: str, pixels: str, places: str, last: str) -> None:
         """Convert a feature map to channels-last, or copy it if it is; a table has the destination of each pixel."""
         already = self.compare("ne", "i64", last, 0)
         with self.when(already), self.loop(pixels) as p:
-            source, target = self.at(picture, self.mul(p, channels)), self.at(to, self.item(places, p))
+            source, target = self.at(planes, self.mul(p, channels)), self.at(to, self.item(places, p))
             with self.loop(channels, 0, self.lanes) as c:
                 self.store(self.load(self.at(source, c)), self.at(target, c))
         whole = self.new(f"and i64 {pixels}, {-self.lanes}")
         with self.when(self.new(f"xor i1 {already}, true")), self.loop(channels, 0, self.lanes) as c:
             with self.loop(whole, 0, self.lanes) as p:
-                rows = [self.load(self.at(picture, self.mul(self.add(c, k), pixels), p)) for k in range(self.lanes)]
+                rows = [self.load(self.at(planes, self.mul(self.add(c, k), pixels), p)) for k in range(self.lanes)]
                 for k, row in enumerate(self.turned(rows)):
                     self.store(row, self.at(to, self.item(places, self.add(p, k)), c))
             with self.loop(pixels, whole) as p:
                 place = self.item(places, p)
                 with self.loop(self.lanes) as lane:
                     channel = self.add(c, lane)
-                    one = self.read("float", self.at(picture, self.mul(channel, pixels), p))
+                    one = self.read("float", self.at(planes, self.mul(channel, pixels), p))
                     self.write("float", one, self.at(to, place, channel))
 
     def channels_first(self, planes: str, source: str, channels: str, pixels: str, places: str, extra: str) -> None:
@@ -333,11 +333,11 @@ def convolve(lanes: int, vectors: int) -> Function:
     f = Part("convolve_part", CONVOLVE, lanes)
     first_share = f.at("%scratch", f.mul(f.mul("%inputs", "%outputs"), 16))  # behind what `_weights` makes
     with f.shares() as share:
-        pictures = f.at(first_share, f.mul(share, "%numbers"))
-        spread = f.at(pictures, f.mul("%group", "%input_space"))
+        maps = f.at(first_share, f.mul(share, "%numbers"))
+        spread = f.at(maps, f.mul("%group", "%input_space"))
         sums = f.at(spread, f.mul("%input_step", 16))
         results = f.at(sums, f.mul("%output_step", 16))
-        f.clear(pictures, f.mul("%group", "%input_space"))
+        f.clear(maps, f.mul("%group", "%input_space"))
         first_group, last_group = f.range("%groups", share, "%shares")
         with f.loop(last_group, first_group) as group:
             start = f.mul(group, "%group")
@@ -345,7 +345,7 @@ def convolve(lanes: int, vectors: int) -> Function:
             with f.loop(here) as i:
                 planes = f.at("%x", f.mul(f.mul(f.add(start, i), "%inputs"), "%input_pixels"))
                 f.channels_last(
-                    f.at(pictures, f.mul(i, "%input_space")),
+                    f.at(maps, f.mul(i, "%input_space")),
                     planes,
                     "%inputs",
                     "%input_pixels",
@@ -355,9 +355,7 @@ def convolve(lanes: int, vectors: int) -> Function:
             count = f.mul(here, "%tiles")
             with f.loop(count, 0, "%block") as first:
                 some = f.smaller("%block", f.sub(count, first))
-                f.spread_tiles(
-                    spread, "%input_step", pictures, f.input_tile, "%input_row", "%inputs", first, some, B, 4
-                )
+                f.spread_tiles(spread, "%input_step", maps, f.input_tile, "%input_row", "%inputs", first, some, B, 4)
                 with f.loop(16) as k:
                     a = f.at(spread, f.mul(k, "%input_step"))
                     c = f.at(sums, f.mul(k, "%output_step"))

@@ -18,10 +18,10 @@ def weight_gradient(lanes: int, vectors: int) -> Function:
     square, biased = f.mul("%inputs", "%outputs"), f.compare("ne", "ptr", "%db", "null")
     common = f.compare("eq", "i64", "%terms", 1)
     with f.shares() as share:
-        pictures, spread, grads, results, total = _gradient_places(f, share)
+        maps, spread, grads, results, total = _gradient_places(f, share)
         term = f.new(f"select i1 {common}, i64 0, i64 {share}")
         totals = f.at("%scratch", f.mul(f.mul(square, 16), term))
-        f.clear(pictures, f.mul("%group", "%input_space"))
+        f.clear(maps, f.mul("%group", "%input_space"))
         f.clear(results, f.add(f.mul("%group", "%output_space"), "%outputs"))
         mine = [f.mul(n, 8) for n in f.range(f.new("sdiv i64 %outputs, 8"), share, "%shares")]
         rows = [f.new(f"select i1 {common}, i64 {n}, i64 {every}") for n, every in zip(mine, (0, "%outputs"))]
@@ -35,7 +35,7 @@ def weight_gradient(lanes: int, vectors: int) -> Function:
             with f.loop(here) as i:
                 image = f.add(start, i)
                 planes = f.at("%x", f.mul(f.mul(image, "%inputs"), "%input_pixels"))
-                to = f.at(pictures, f.mul(i, "%input_space"))
+                to = f.at(maps, f.mul(i, "%input_space"))
                 f.channels_last(to, planes, "%inputs", "%input_pixels", f.input_place, "%input_last")
                 planes = f.at("%dy", f.mul(f.mul(image, "%outputs"), "%output_pixels"))
                 to = f.at(results, f.mul(i, "%output_space"))
@@ -51,9 +51,7 @@ def weight_gradient(lanes: int, vectors: int) -> Function:
                 some = f.smaller("%block", f.sub(count, first))
                 begun = f.new(f"or i64 {f.new(f'sub i64 {group}, {first_group}')}, {first}")
                 more = f.compare("ne", "i64", begun, 0)
-                f.spread_tiles(
-                    spread, "%input_step", pictures, f.input_tile, "%input_row", "%inputs", first, some, B, 4
-                )
+                f.spread_tiles(spread, "%input_step", maps, f.input_tile, "%input_row", "%inputs", first, some, B, 4)
                 f.spread_tiles(grads, "%output_step", results, f.output_tile, "%output_row", "%outputs", first, some, transposed(A), 2)  # fmt: skip
                 with f.loop(16) as k:
                     b = f.at(spread, f.mul(k, "%input_step"))

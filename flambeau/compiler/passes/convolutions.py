@@ -74,10 +74,10 @@ def sizes_of(told: Described) -> winograd.Sizes | None:
     shapes = {name: shape for name, (shape, _) in told.tensors.items()}
     result = shapes["y" if "y" in shapes else "dy"]
     weight = shapes.get("w", shapes.get("dw"))
-    picture = shapes.get("x", shapes.get("dx"))
-    if weight is None or picture is None or weight[2:] != (3, 3):
+    feature_map = shapes.get("x", shapes.get("dx"))
+    if weight is None or feature_map is None or weight[2:] != (3, 3):
         return None
-    images, inputs, height, width = picture
+    images, inputs, height, width = feature_map
     found = winograd.Sizes(images, inputs, height, width, result[1], (window.before[0], window.before[1]))
     return found if winograd.pays(found) else None
 

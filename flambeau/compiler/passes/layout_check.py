@@ -59,25 +59,25 @@ class AsRecorded:
 
     def _fill(self) -> None:
         """Copy the feature maps whose layout cannot be changed in place."""
-        for b, (last, picture) in self.relaid.maps.items():
+        for b, (last, feature_map) in self.relaid.maps.items():
             if b not in self.turned and self._is_there(last):  # not between two calls that became one step
-                self._pixels(b, picture)[...] = self._there(last, picture).transpose(0, 2, 1)
+                self._pixels(b, feature_map)[...] = self._there(last, feature_map).transpose(0, 2, 1)
 
     def _turnable(self) -> dict[int, tuple[int, FeatureMap]]:
         """Return the feature maps whose layout can be changed in place, by buffers of the recorded calls: only the program uses them, and no
         two share memory."""
-        pictures, offsets = self.relaid.maps, self.program.offsets
-        found = {b: (last, p) for b, (last, p) in pictures.items() if last in offsets}
+        maps, offsets = self.relaid.maps, self.program.offsets
+        found = {b: (last, p) for b, (last, p) in maps.items() if last in offsets}
         spans = sorted((offsets[last], offsets[last] + p.bytes) for last, p in found.values())
         apart = all(a[1] <= b[0] for a, b in zip(spans, spans[1:]))
         return found if apart else {}
 
     def _turn(self, back: bool) -> None:
         """Convert feature maps to the recorded layout, or back to the step's."""
-        for last, picture in self.turned.values():
-            sides = (picture.pixels, picture.channels)
-            each = np.frombuffer(view(self.program.address(Ref(last, 0)), picture.bytes), _kind(picture))
-            for image in each.reshape(picture.images, -1):
+        for last, feature_map in self.turned.values():
+            sides = (feature_map.pixels, feature_map.channels)
+            each = np.frombuffer(view(self.program.address(Ref(last, 0)), feature_map.bytes), _kind(feature_map))
+            for image in each.reshape(feature_map.images, -1):
                 before = image.copy().reshape(sides[::-1] if back else sides)
                 image.reshape(sides if back else sides[::-1])[...] = before.T
 
@@ -96,24 +96,24 @@ class AsRecorded:
 
     def finish(self) -> None:
         """Make the recorded calls after the step has run, compare, and replace the step's results by theirs."""
-        program, calls, pictures = self.program, self.relaid.steps, self.relaid.maps
+        program, calls, maps = self.program, self.relaid.steps, self.relaid.maps
         mine = self.relaid.writes()
         prints = []
-        for last, picture in self.turned.values():
+        for last, feature_map in self.turned.values():
             place = program.address(Ref(last, 0))
             if last in mine:
-                prints.append((place, Print(place, picture.bytes, kind_of(picture.dtype))))
+                prints.append((place, Print(place, feature_map.bytes, kind_of(feature_map.dtype))))
         self._turn(False)
         if len(self.relaid.made) == 1:
             self._fill()
         for call in calls:
             self._call(call)
-        terms = {b: self._terms(b) for b in self.memory if pictures.get(b, (b, None))[0] in mine and b not in pictures}
+        terms = {b: self._terms(b) for b in self.memory if maps.get(b, (b, None))[0] in mine and b not in maps}
         self._turn(True)
         if not all(ours.matches(place) for place, ours in prints):
-            raise Differs(f"{self.relaid.made[-1].name} gives something else with pictures in another layout")
+            raise Differs(f"{self.relaid.made[-1].name} gives something else with feature maps in another layout")
         for b in self.memory:
-            last, found = pictures.get(b, (b, None))
+            last, found = maps.get(b, (b, None))
             if last not in mine:
                 continue
             place = program.address(Ref(last, 0))
@@ -125,7 +125,7 @@ class AsRecorded:
                 same = self._near(b, place, terms[b])
                 ctypes.memmove(place, self._at(b), self._size(b))
             if not same:
-                raise Differs(f"{self.relaid.made[-1].name} gives something else with pictures in another layout")
+                raise Differs(f"{self.relaid.made[-1].name} gives something else with feature maps in another layout")
 
     def _near(self, b: int, place: int, terms: float) -> bool:
         """Return whether sums over feature maps agree up to rounding. Terms may cancel, so their magnitude `terms` counts as well."""
@@ -151,18 +151,20 @@ class AsRecorded:
                 return [found.tensors["x"], found.tensors["dy"]]
         return []
 
-    def _pixels(self, b: int, picture: FeatureMap) -> np.ndarray:
+    def _pixels(self, b: int, feature_map: FeatureMap) -> np.ndarray:
         """Return a feature map in the recorded layout."""
-        shape = (picture.images, picture.channels, picture.pixels)
+        shape = (feature_map.images, feature_map.channels, feature_map.pixels)
         if b in self.turned:
-            raw = view(self.program.address(Ref(self.turned[b][0], 0)), picture.bytes)
-            return np.frombuffer(raw, _kind(picture)).reshape(shape)
-        return self.memory[b][: picture.bytes].view(_kind(picture)).reshape(shape)
+            raw = view(self.program.address(Ref(self.turned[b][0], 0)), feature_map.bytes)
+            return np.frombuffer(raw, _kind(feature_map)).reshape(shape)
+        return self.memory[b][: feature_map.bytes].view(_kind(feature_map)).reshape(shape)
 
-    def _there(self, last: int, picture: FeatureMap) -> np.ndarray:
+    def _there(self, last: int, feature_map: FeatureMap) -> np.ndarray:
         """Return the feature map as an array, in the memory that the step uses."""
-        raw: Any = (ctypes.c_char * picture.bytes).from_address(self.program.address(Ref(last, 0)))
-        return np.frombuffer(raw, _kind(picture)).reshape(picture.images, picture.pixels, picture.channels)
+        raw: Any = (ctypes.c_char * feature_map.bytes).from_address(self.program.address(Ref(last, 0)))
+        return np.frombuffer(raw, _kind(feature_map)).reshape(
+            feature_map.images, feature_map.pixels, feature_map.channels
+        )
 
     def _call(self, call: Launch) -> None:
         program = self.program
@@ -194,9 +196,9 @@ def _largest(values: np.ndarray) -> float:
     return max((float(np.abs(v[np.isfinite(v)]).max(initial=0.0)) for v in _pieces(values)), default=0.0)
 
 
-def _kind(picture: Any) -> Any:
+def _kind(feature_map: Any) -> Any:
     """Return a dtype with the given number of bytes per element."""
-    return f"u{picture.dtype.itemsize}"
+    return f"u{feature_map.dtype.itemsize}"
 
 
 __all__ = ["AsRecorded", "Differs", "relaid_steps"]

@@ -33,7 +33,7 @@ def depthwise_codes(
         right = left
     for line in prange(lines, ow * c * kh * kw):
         top = line % oh * sh - ph
-        picture = line // oh * h
+        first_row = line // oh * h
         for block in range((right - left + BLOCK - 1) // BLOCK):
             start = minimum(left + block * BLOCK, right - BLOCK)  # the last one may compute some a second time
             for j in simd(c):
@@ -45,7 +45,7 @@ def depthwise_codes(
                     total = none
                     for ky in unroll(kh):
                         inside = top + ky >= 0 and top + ky < h
-                        row = (picture + minimum(maximum(top + ky, 0), h - 1)) * w + start * sw - pw
+                        row = (first_row + minimum(maximum(top + ky, 0), h - 1)) * w + start * sw - pw
                         for kx in unroll(kw):
                             tap = weight[where(inside, ky * kw + kx, kh * kw) * c + j]
                             # The column is one number, so that the compiler sees which results share it.
@@ -61,7 +61,7 @@ def depthwise_codes(
                         i = top + ky
                         k = place * sw - pw + kx
                         inside = i >= 0 and i < h and k >= 0 and k < w
-                        at = (picture + minimum(maximum(i, 0), h - 1)) * w + minimum(maximum(k, 0), w - 1)
+                        at = (first_row + minimum(maximum(i, 0), h - 1)) * w + minimum(maximum(k, 0), w - 1)
                         tap = weight[where(inside, ky * kw + kx, kh * kw) * c + j]
                         total = fma(f32(i32(x[at * c + j])) - f32(zero), tap, total)
                 code = steps(total, scale[j], bias[j], f32(first), f32(inverse), f32(out_zero))

@@ -18,7 +18,7 @@ _TAGS = {(3, 16): 56, (4, 16): 78, (5, 16): 121, (3, 8): 69, (4, 8): 102, (5, 8)
 _OPERANDS = (dtypes.float32, dtypes.float32, int, int, int, int, int)
 
 
-class Pictures:
+class FeatureMaps:
     """Layout of a float32 tensor (batch, channels, *spatial) whose positions are dense, for the kernels."""
 
     __slots__ = ("shape", "numbers")
@@ -28,7 +28,7 @@ class Pictures:
         self.numbers = (shape[0], shape[1], positions, strides[0], strides[1])
 
     @staticmethod
-    def of(shape: Sequence[int], strides: Sequence[int], data_type: int) -> Pictures | None:
+    def of(shape: Sequence[int], strides: Sequence[int], data_type: int) -> FeatureMaps | None:
         """Return the layout of feature maps; None for other dtypes and layouts."""
         if data_type != dnnl.DATA_TYPES[dtypes.float32] or not 3 <= len(shape) <= 5:
             return None
@@ -37,7 +37,7 @@ class Pictures:
             if size != 1 and stride != step:
                 return None
             step *= size
-        return Pictures(shape, strides, step)
+        return FeatureMaps(shape, strides, step)
 
     def to_blocks(self, is_blocked: Any) -> Any:
         """Return the native function that converts to blocks, if `is_blocked(tag)` says that they are wanted and a kernel is faster: if

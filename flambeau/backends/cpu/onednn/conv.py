@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from flambeau.backends.cpu import operands
 from flambeau.backends.cpu.onednn import library as dnnl
-from flambeau.backends.cpu.onednn.blocks import Pictures
+from flambeau.backends.cpu.onednn.blocks import FeatureMaps
 from flambeau.backends.cpu.onednn.plan import (
     Builder,
     Descriptor,
@@ -31,7 +31,7 @@ from flambeau.core import dtype as dtypes
 _plans = ThreadPlans(256 << 20)
 _hints = ThreadPlans(2 << 20)  # descriptors of forward convolutions, which those of their gradients are made from
 _MISSING = object()
-_SMALL_PICTURE, _LARGE_WEIGHT, _MANY_CHANNELS = 16, 1 << 17, 512  # pixels, and numbers
+_SMALL_MAP, _LARGE_WEIGHT, _MANY_CHANNELS = 16, 1 << 17, 512  # pixels, and numbers
 _DESC_SIZE = 4 << 10  # of a primitive's descriptor in memory, about
 
 Sizes = int | Sequence[int]
@@ -154,8 +154,8 @@ class _Problem:
 
     def user(self, tensor: Any) -> Memory:
         strides = settled_strides(tensor.shape, tensor._strides)
-        pictures = Pictures.of(tensor.shape, strides, self.data_type)
-        return self.build.user_memory(Descriptor.strided(tensor.shape, strides, self.data_type), pictures)
+        maps = FeatureMaps.of(tensor.shape, strides, self.data_type)
+        return self.build.user_memory(Descriptor.strided(tensor.shape, strides, self.data_type), maps)
 
     def user_weight(self, w: Any) -> Memory:
         """Return the weight with the leading dimension of (O, C, *) split into (groups, O / groups, C, *)."""
@@ -247,7 +247,7 @@ def _choose_layout(x: Any, w: Any, y: Any, forward: bool) -> str:
     weights, pixels = math.prod(w.shape), math.prod(y.shape[2:])
     one = forward and w.shape[1] >= _MANY_CHANNELS and math.prod(w.shape[2:]) == 1
     slow = one and 3 * weights > math.prod(x.shape) + math.prod(y.shape)
-    return "any" if slow or (pixels <= _SMALL_PICTURE and weights >= _LARGE_WEIGHT) else "channels last"
+    return "any" if slow or (pixels <= _SMALL_MAP and weights >= _LARGE_WEIGHT) else "channels last"
 
 
 def _takes(window: Geometry, *tensors: Any) -> bool:

@@ -21,7 +21,7 @@ import numpy as np
 from flambeau.backends.cpu import threads
 from flambeau.backends.cpu.onednn import library as dnnl
 from flambeau.backends.cpu.onednn import sequence
-from flambeau.backends.cpu.onednn.blocks import Pictures
+from flambeau.backends.cpu.onednn.blocks import FeatureMaps
 from flambeau.backends.cpu.onednn.shelter import shelter_pool
 from flambeau.core import dtype as dtypes
 from flambeau.core import modes
@@ -107,12 +107,12 @@ def channels_last_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 class Memory:
-    """A memory object of a plan: a user's tensor, or scratch space at `offset`. `pictures` describes the layout of a user's tensor that
+    """A memory object of a plan: a user's tensor, or scratch space at `offset`. `maps` describes the layout of a user's tensor that
     kernels of our own can convert."""
 
-    __slots__ = ("address", "desc", "offset", "pictures")
+    __slots__ = ("address", "desc", "offset", "maps")
 
-    def __init__(self, desc: int, owner: Parts, offset: int = 0, pictures: Pictures | None = None):
+    def __init__(self, desc: int, owner: Parts, offset: int = 0, maps: FeatureMaps | None = None):
         lib = dnnl.library()
         result = ctypes.c_void_p()
         status = lib.functions["memory_create"](ctypes.byref(result), desc, lib.engine, None)
@@ -120,7 +120,7 @@ class Memory:
             raise dnnl.failure(status, "memory_create", "")
         self.address = result.value or 0
         owner.memories.append(self.address)
-        self.desc, self.offset, self.pictures = desc, offset, pictures
+        self.desc, self.offset, self.maps = desc, offset, maps
 
 
 class Parts:
@@ -287,10 +287,10 @@ class Builder:
         self.before: list[tuple[Any, int, int, tuple[int, ...]]] = []
         self.after: list[tuple[Any, int, int, tuple[int, ...]]] = []
 
-    def user_memory(self, desc: Descriptor | int, pictures: Pictures | None = None) -> Memory:
+    def user_memory(self, desc: Descriptor | int, maps: FeatureMaps | None = None) -> Memory:
         """Return memory for the next tensor that the caller will pass to `PrimitivePlan.run`."""
         self.keep.append(desc)
-        memory = Memory(desc if isinstance(desc, int) else desc.address, self.parts, pictures=pictures)
+        memory = Memory(desc if isinstance(desc, int) else desc.address, self.parts, maps=maps)
         self.user.append(memory)
         return memory
 
@@ -375,10 +375,10 @@ class Builder:
         if same_layout(memory.desc, wanted):
             return memory
         copy = self.scratch_memory(wanted)
-        pictures = memory.pictures
-        kernel = None if pictures is None else pictures.to_blocks(_LaidOut(wanted, pictures))
-        if kernel is not None and pictures is not None:
-            self.before.append((kernel, self.user.index(memory), copy.offset, pictures.numbers))
+        maps = memory.maps
+        kernel = None if maps is None else maps.to_blocks(_LaidOut(wanted, maps))
+        if kernel is not None and maps is not None:
+            self.before.append((kernel, self.user.index(memory), copy.offset, maps.numbers))
         else:
             self.reorder(memory, copy)
         return copy
@@ -390,10 +390,10 @@ class Builder:
     def deliver(self, result: Memory, memory: Memory) -> None:
         if result is memory:
             return
-        pictures = memory.pictures
-        kernel = None if pictures is None else pictures.from_blocks(_LaidOut(result.desc, pictures))
-        if kernel is not None and pictures is not None:
-            self.after.append((kernel, self.user.index(memory), result.offset, pictures.numbers))
+        maps = memory.maps
+        kernel = None if maps is None else maps.from_blocks(_LaidOut(result.desc, maps))
+        if kernel is not None and maps is not None:
+            self.after.append((kernel, self.user.index(memory), result.offset, maps.numbers))
         else:
             self.reorder(result, memory)
 
@@ -401,12 +401,12 @@ class Builder:
 class _LaidOut:
     """Test whether a descriptor is that of these feature maps in the layout of a format tag."""
 
-    def __init__(self, desc: int, pictures: Pictures):
-        self.desc, self.pictures = desc, pictures
+    def __init__(self, desc: int, maps: FeatureMaps):
+        self.desc, self.maps = desc, maps
 
     def __call__(self, tag: int) -> bool:
         # Named, because it must live while it is read.
-        tagged = Descriptor.tagged(self.pictures.shape, dnnl.DATA_TYPES[dtypes.float32], tag)
+        tagged = Descriptor.tagged(self.maps.shape, dnnl.DATA_TYPES[dtypes.float32], tag)
         return same_layout(self.desc, tagged.address)
 
 

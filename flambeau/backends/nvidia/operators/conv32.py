@@ -42,10 +42,10 @@ _CONVOLVE = (
 struct shape { int channels, results, high, wide, source_high, source_wide, down, right; };
 // TILE is 8 or 4. Rows of a patch are STEP floats apart, so that eight threads with neighbouring quads meet different banks.
 #define EDGE (TILE + 2)
-#define PICTURES (64 / (TILE * TILE))
+#define IMAGES (64 / (TILE * TILE))
 #define STEP (TILE == 8 ? 24 : 8)
-#define PICTURE (TILE == 8 ? 240 : 52)
-#define PATCH (PICTURES * PICTURE)
+#define IMAGE (TILE == 8 ? 240 : 52)
+#define PATCH (IMAGES * IMAGE)
 #define WEIGHTS 2304  // of 64 x 4 channels
 #define STAGE (WEIGHTS + 4 * PATCH)
 #define LINE (TILE == 8 ? 16 : 8)  // threads for a row of a patch
@@ -60,7 +60,7 @@ extern "C" __global__ void __launch_bounds__(128, EACH) convolve(float* out, con
   which /= rows;
   const int row0 = which % tiles / tiles_wide * TILE, column0 = which % tiles % tiles_wide * TILE;
   which /= tiles;
-  const int together = (batch + PICTURES - 1) / PICTURES, picture0 = which % together * PICTURES, split = which / together;
+  const int together = (batch + IMAGES - 1) / IMAGES, image0 = which % together * IMAGES, split = which / together;
   const int plane = s.source_high * s.source_wide, all = s.channels / 8, per = (all + splits - 1) / splits;
   const int begin = split * per, end = begin + per < all ? begin + per : all;
   float* mine = space[0].v + group * (2 * STAGE);
@@ -71,13 +71,13 @@ extern "C" __global__ void __launch_bounds__(128, EACH) convolve(float* out, con
   _Pragma("unroll") for (int i = 0; i < PASSES; ++i) {
     const int line = t / LINE + 64 / LINE * i, r = line % EDGE, n = line / EDGE, c = t % LINE;
     const int row = row0 + s.down + r, column = column0 + s.right + c;
-    const bool there = row >= 0 && row < s.source_high && column >= 0 && column < s.source_wide && picture0 + n < batch;
+    const bool there = row >= 0 && row < s.source_high && column >= 0 && column < s.source_wide && image0 + n < batch;
     from[i] = there ? n * s.channels * plane + row * s.source_wide + column : 0;
-    to[i] = WEIGHTS + n * PICTURE + r * STEP + c;
-    own |= (c < EDGE && n < PICTURES ? 1u : 0u) << i;
+    to[i] = WEIGHTS + n * IMAGE + r * STEP + c;
+    own |= (c < EDGE && n < IMAGES ? 1u : 0u) << i;
     inside |= (there ? 1u : 0u) << i;
   }
-  const float* source = x + ((i64)picture0 * s.channels + 8 * begin + 4 * group) * plane;
+  const float* source = x + ((i64)image0 * s.channels + 8 * begin + 4 * group) * plane;
   // Weights lie as (results, channels, taps), and are brought as 64 rows of 36; or as (channels, results, taps), as four times 64 x 9.
   const i64 apart = BACK ? (i64)s.results * 9 : 9;
   const float* weights = w + (8 * begin + 4 * group) * apart + (BACK ? first_row * 9 + 4 * t : (first_row + t / 9) * (s.channels * 9) + t % 9 * 4);
@@ -99,8 +99,8 @@ extern "C" __global__ void __launch_bounds__(128, EACH) convolve(float* out, con
   };
   float sums[8][8];
   _Pragma("unroll") for (int i = 0; i < 8; ++i) _Pragma("unroll") for (int j = 0; j < 8; ++j) sums[i][j] = 0.f;
-  const int quad0 = TILE == 8 ? (tx >> 1) * STEP + (tx & 1) * 4 : (tx >> 2) * PICTURE + (tx & 3) * STEP;
-  const int next = TILE == 8 ? 4 * STEP : 2 * PICTURE;
+  const int quad0 = TILE == 8 ? (tx >> 1) * STEP + (tx & 1) * 4 : (tx >> 2) * IMAGE + (tx & 3) * STEP;
+  const int next = TILE == 8 ? 4 * STEP : 2 * IMAGE;
   if (begin < end) fetch(0);
   brought();
   _Pragma("unroll 1") for (int step = begin; step < end; ++step) {
@@ -142,7 +142,7 @@ extern "C" __global__ void __launch_bounds__(128, EACH) convolve(float* out, con
   if (group == 1) return;
   out += (i64)split * batch * s.results * s.high * s.wide;
   _Pragma("unroll") for (int q = 0; q < 2; ++q) {
-    const int n = picture0 + (TILE == 8 ? 0 : (tx >> 2) + 2 * q), row = row0 + (TILE == 8 ? (tx >> 1) + 4 * q : tx & 3);
+    const int n = image0 + (TILE == 8 ? 0 : (tx >> 2) + 2 * q), row = row0 + (TILE == 8 ? (tx >> 1) + 4 * q : tx & 3);
     const int column = column0 + (TILE == 8 ? (tx & 1) * 4 : 0);
     if (n >= batch) continue;
     _Pragma("unroll") for (int i = 0; i < 8; ++i) {
