@@ -213,9 +213,45 @@ assert kinds.count(False) <= sizes.FREE
 print("done")
 """
 
+_LAST_BATCH = """
+class Rows(nn.Linear):
+    "A linear layer without a library call, which the emulated GPU does not have."
+    def forward(self, x):
+        return (x.unsqueeze(-1) * self.weight.T).sum(-2) + self.bias
+
+def training():
+    fl.manual_seed(1)
+    model = nn.Sequential(Rows(8, 16), nn.ReLU(), nn.LayerNorm(16), Rows(16, 4)).cuda()
+    optimizer = fl.optim.AdamW(model.parameters(), lr=1e-2)
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+    return model, step
+
+(model, plain), (twin, other) = training(), training()
+compiled = fl.compile(other)
+batches = [(fl.randn(n, 8).cuda(), fl.randn(n, 4).cuda()) for n in (16, 16, 16, 5)]
+counts = []
+for epoch in range(4):
+    for x, y in batches:
+        expected = plain(x, y)
+        count, loss = launches(lambda: compiled(x, y))
+        near(loss, expected)
+        counts.append(count)
+assert counts == [0, 0, 1, 0] + 12 * [1], counts  # the last batch of the second epoch is recorded and compared
+for a, b in zip(model.parameters(), twin.parameters()):
+    near(b, a)
+print("done")
+"""
+
 
 @pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler (g++) to run CUDA text on the CPU")
-@pytest.mark.parametrize("program", [_GROWING, _KINDS], ids=["a growing cache", "kinds of functions"])
+@pytest.mark.parametrize(
+    "program", [_GROWING, _KINDS, _LAST_BATCH], ids=["a growing cache", "kinds of functions", "a smaller last batch"]
+)
 def test_many_sizes_on_an_emulated_gpu(tmp_path, program):
     done = subprocess.run(
         [sys.executable, "-c", _HEAD + program, str(tmp_path)], capture_output=True, text=True, timeout=300
