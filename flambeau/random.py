@@ -64,7 +64,7 @@ def fork_rng(
         yield
     finally:
         for generator, state in saved:
-            generator.set_state_bytes(state)
+            generator.go_back_to(state)
 
 
 def thread_safe_generator() -> Generator | None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from flambeau.core import watching
 from flambeau.core.allocator import make_sure_of
 from flambeau.core.backend import backend_of, has_backend, seed_devices
 from flambeau.core.device import cpu
@@ -109,12 +110,14 @@ class Generator:
             raise RuntimeError(f"manual_seed expected a long, but got {type(seed).__name__}")  # noqa: TRY004 (PyTorch's)
         if not -(2**63) <= seed < 2**64:
             raise ValueError(f"Overflow when unpacking long long: seed must be in [-2**63, 2**64), but got {seed}")
+        if watching.active:
+            watching.tell_reseeded()
         self._reset(seed % 2**64)
         return self
 
     def seed(self) -> int:
         """Seed from the operating system's entropy and return the seed."""
-        self._reset(int.from_bytes(os.urandom(8), "little"))
+        self.manual_seed(int.from_bytes(os.urandom(8), "little"))
         return self._seed
 
     def initial_seed(self) -> int:
@@ -218,6 +221,12 @@ class Generator:
             self.kept_normal = double if has_double else None
             self._kept_float = single if has_single else None
 
+    def go_back_to(self, state: bytes) -> None:
+        """Restore a state on behalf of a program, whose recordings have to do it again."""
+        if watching.active:
+            watching.tell_reseeded()
+        self.set_state_bytes(state)
+
     def get_state(self) -> Tensor:
         """Return the complete state as a ByteTensor that PyTorch understands, too."""
         return copy_of_array(np.frombuffer(self.state_bytes(), np.uint8), uint8)
@@ -228,7 +237,7 @@ class Generator:
             raise TypeError(f"expected a torch.ByteTensor, but got {type(new_state).__name__}")
         if new_state.dtype is not uint8 or new_state.device.type != "cpu":
             raise TypeError(f"RNG state must be a torch.ByteTensor, but got {new_state.dtype} on {new_state.device}")
-        self.set_state_bytes(new_state._array().tobytes())
+        self.go_back_to(new_state._array().tobytes())
         return self
 
     def graphsafe_get_state(self) -> Generator:
@@ -237,7 +246,7 @@ class Generator:
 
     def graphsafe_set_state(self, state: Generator) -> Generator:
         """Copy the state of another generator."""
-        self.set_state_bytes(state.state_bytes())
+        self.go_back_to(state.state_bytes())
         return self
 
     def clone_state(self) -> Generator:

@@ -36,6 +36,9 @@ class Watcher:
     def once(self, what: str) -> None:
         """Note an effect that later calls of the same function do not have."""
 
+    def reseeded(self) -> None:
+        """Note that the state of a random generator is set."""
+
     def tested(self, address: int, nbytes: int, error: Exception | None) -> None:
         """Note that the number in which a kernel reports errors is tested."""
 
@@ -140,6 +143,12 @@ def tell_once(what: str) -> None:
     """Notify watchers of an effect that later calls of the same function do not have."""
     for watcher in told():
         watcher.once(what)
+
+
+def tell_reseeded() -> None:
+    """Notify watchers that the state of a random generator is set."""
+    for watcher in told():
+        watcher.reseeded()
 
 
 def tell_tested(address: int, nbytes: int, error: Exception | None) -> None:

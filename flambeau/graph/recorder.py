@@ -261,6 +261,9 @@ class Recorder(Writer):
     def looked(self) -> None:
         self.told("the program looks at the values of a tensor", "it works on the host")
 
+    def reseeded(self) -> None:
+        self.told("the state of a random generator is set", "it sets the state of a random generator")
+
     def sent(self, what: str) -> None:
         self.told(f"{what} exchanges messages, but is no operator", "it exchanges messages with other processes")
 

@@ -19,7 +19,6 @@ from ..core.backend import backend_of
 from ..core.device import device as Device
 from ..core.generator import default_generator
 from ..core.tensor import Tensor
-from ..random import fork_rng
 from ._pytree import tree_leaves
 
 if TYPE_CHECKING:
@@ -44,20 +43,23 @@ class _Surroundings:
     """State of the first run: random generators (of the CPU and of its arguments' devices) and autocast."""
 
     def __init__(self, args: tuple, preserve_rng_state: bool) -> None:
-        self.devices, self.states = get_device_states(*args) if preserve_rng_state else ([], [])
-        self.state = default_generator.state_bytes() if preserve_rng_state else None
-        kinds = {"cpu", *(d.type for d in _devices(args))}
+        devices = _devices(args)
+        generators = [default_generator, *(backend_of(d).generator(d) for d in devices)] if preserve_rng_state else []
+        self.states = [(g, g.state_bytes()) for g in generators]
+        kinds = {"cpu", *(d.type for d in devices)}
         self.precision = [_autocast_as_now(kind) for kind in sorted(kinds) if is_autocast_available(kind)]
+
+    def note_draws(self) -> None:
+        """Forget, after the first run, the generators from which it drew nothing: the second run draws nothing either."""
+        self.states = [(generator, state) for generator, state in self.states if generator.state_bytes() != state]
 
     @contextmanager
     def again(self) -> Iterator[None]:
         """Context manager: restore the random state and autocast settings of the first run."""
         with ExitStack() as stack:
-            drawn = self.state is not None and default_generator.state_bytes() != self.state
-            if self.devices or drawn:  # otherwise nothing random has happened since
-                stack.enter_context(fork_rng(devices=self.devices))
-                default_generator.set_state_bytes(self.state or b"")
-                set_device_states(self.devices, self.states)
+            for generator, state in self.states:
+                stack.callback(generator.go_back_to, generator.state_bytes())
+                generator.go_back_to(state)
             for setting in self.precision:
                 stack.enter_context(setting)
             yield
@@ -90,7 +92,9 @@ class CheckpointFunction(Function):
         ctx.args = [None if isinstance(a, Tensor) else a for a in args]
         ctx.save_for_backward(*(args[i] for i in ctx.places))
         with no_grad():
-            return function(*args)
+            result = function(*args)
+        ctx.surroundings.note_draws()
+        return result
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
@@ -153,8 +157,9 @@ def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
 class _Recomputation:
     """Tensors that the first run of a checkpointed function saved, by number, to be restored by the second run."""
 
-    def __init__(self, again: Callable[[], Any], check_metadata: bool, early_stop: bool):
+    def __init__(self, again: Callable[[], Any], reads: Any, check_metadata: bool, early_stop: bool):
         self.again = again
+        self.reads = reads  # its arguments, which compiled functions keep for it
         self.check_metadata = check_metadata
         self.early_stop = early_stop
         self.first: list[tuple] = []  # shape and dtype of each saved tensor
@@ -241,10 +246,11 @@ def checkpoint(
             function(*args, **kwargs)
 
     stops = _early_stop[-1] if _early_stop else early_stop
-    run = _Recomputation(again, determinism_check == "default", stops)
+    run = _Recomputation(again, (args, kwargs), determinism_check == "default", stops)
     with saved_tensors_hooks(run.pack, run.unpack), first_context:
         result = function(*args, **kwargs)
         run.complete = True
+    surroundings.note_draws()
     if not run.complete:
         raise RuntimeError("torch.utils.checkpoint: a context of context_fn suppressed an exception of the function")
     return result

@@ -82,10 +82,12 @@ class CudaGenerator(Generator):
     def set_offset(self, offset: int) -> None:
         if offset % 4:
             raise RuntimeError(f"offset must be a multiple of 4, but got {offset}")
-        self.offset = offset
+        self.go_back_to(_STATE.pack(self._seed, offset))
 
     def state_bytes(self) -> bytes:
-        return _STATE.pack(self._seed, self.offset)
+        graph = graphs.captured_on(self._device.index or 0)
+        drawn = 0 if graph is None else graph.generators.get(self, 0)  # since the capture began
+        return _STATE.pack(self._seed, self.offset + drawn)
 
     def set_state_bytes(self, state: bytes) -> None:
         if len(state) not in (8, 16):

@@ -5,20 +5,27 @@ first graph, so the function runs eagerly for as long as such a node is alive an
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from ...autograd.engine import run_backward
+from ...autograd.function import FunctionNode as UsersNode
 from ...backends.nvidia import graphs
+from ...core import watching
 from ...core.backend import backend_of
 from ...core.device import device
 from ...core.storage import UntypedStorage
 from ...core.tensor import Tensor, empty_strided
 from ...graph.recorder import Recorder
 from ...graph.replay import Replay
-from ..record.differentiable import CompiledNode, Derivative
+from ..record.differentiable import SETS_GRADIENTS, CompiledNode, Derivative, Gradients
+from ..record.preparation import Prepared
 from ..record.recorder import NotRecordable
-from ..record.results import Results, leaves_of, saved_storages
+from ..record.results import Results, leaves_of, nodes_of, saved_storages
 from ..runtime.program import Program
+from ..state.observer import Observer as CodeObserver
+from ..state.origins import is_put_there
 from .capture import GraphProgram, Observer, address, capturing, copied, static_copies
 
 
@@ -165,6 +172,40 @@ class CapturedNode(CompiledNode):
         found = usual.found(usual.gradients([came[i] for i in usual.which]))
         of = dict(zip(map(_number, usual.leaves), found))
         return tuple(of.get(_number(leaf)) for leaf in every.leaves)
+
+
+def users_part(live: list[Tensor]) -> str:
+    """Return why the backward pass of these results must not run before the caller's, or "": a user's code in it may read or change anything."""
+    for node in (node for t in live for node in nodes_of(t.grad_fn)):
+        if isinstance(node, UsersNode) and any(is_put_there(getattr(node.cls, name)) for name in ("backward", "vjp")):
+            return f"its backward pass runs code of its own: {node.cls.__name__}.backward"
+        if node.hooks or node.prehooks:
+            return "its backward pass calls hooks"
+    return ""
+
+
+class _Reseeded(watching.Watcher):
+    """Watcher for the state of a random generator being set: the graph of a backward pass does not know that of the forward pass."""
+
+    def __init__(self, told: list[str]):
+        self.told = told
+
+    def reseeded(self) -> None:
+        self.told.append("its backward pass sets the state of a random generator")
+
+
+@contextlib.contextmanager
+def watched(prepared: Prepared, told: list[str]) -> Iterator[None]:
+    """Context manager: note in `told` why the backward pass inside cannot become a graph. Code that the function has run is known, and what it
+    reads is guarded: a checkpoint runs it again. The gradients of the results' leaves must be all that the pass computes."""
+    observer, gradients = CodeObserver(), Gradients(prepared.state)
+    with watching.watch(_Reseeded(told)), observer.watching(told.append):
+        yield
+    known = prepared.reach.observer.ran
+    told += [
+        f"its backward pass runs code of its own: {r.code.co_name}" for i, r in observer.ran.items() if i not in known
+    ]
+    told += [SETS_GRADIENTS] if gradients.changed() else []
 
 
 def _number(leaf: Any) -> int:

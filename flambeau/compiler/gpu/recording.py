@@ -35,7 +35,7 @@ from ..runtime.program import Program
 from ..state.guards import Guard
 from .before_call import LeftState, StateBefore
 from .capture import GraphProgram, Observer, address, capturing, copied, static_copies, stream_of
-from .derivative import CapturedDerivative, CapturedNode
+from .derivative import CapturedDerivative, CapturedNode, users_part, watched
 from .family import Family
 from .preparation import Prepared, Wanted
 from .program import GpuProgram, write_down
@@ -142,7 +142,8 @@ class GraphRecorded(Recorded):
                 return f"it cannot be captured: {type(error).__name__}: {error}"
 
         made: list[UntypedStorage] = []
-        self._write_down(tensors, run, before)
+        if not failed:
+            self._write_down(tensors, run, before)
         problem = "" if self.written is None else compared()
         if problem:
             self._drop_capture()
@@ -434,13 +435,17 @@ class GraphRecorded(Recorded):
         if which and which[-1] >= len(live):
             return [], "it does not do the same in each call"
         outputs = [live[i] for i in which or range(len(live))]
-        leaves = leaves_of(outputs)
+        if users := users_part(outputs):
+            return [], users
+        leaves, told = leaves_of(outputs), list[str]()
         grads = [empty_strided(t.shape, t._strides, t.dtype, t.device).fill_(1.0) for t in outputs]
         try:
-            with cut_off(leaves):
+            with cut_off(leaves), watched(self.prepared, told):
                 given = run_backward(outputs, grads, True, False, leaves, False) if outputs else ()
         except Exception as error:  # of the function's, which its caller may never ask for
             return [], f"it cannot be differentiated: {type(error).__name__}: {error}"
+        if told:
+            return [], told[0]
         return [{positions.get(id(leaf), id(leaf)): g for leaf, g in zip(leaves, given)}] if outputs else [], ""
 
 

@@ -10,7 +10,8 @@ import contextlib
 import functools
 import math
 import sys
-from collections.abc import Iterator
+import weakref
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...amp.autocast_mode import autocast
@@ -45,6 +46,7 @@ OTHER_STATE = (
     "what the backward pass of a compiled function reads has changed since the forward pass ({}): from now on the function runs"
     " uncompiled, call it again; or change it before the forward pass"
 )
+SETS_GRADIENTS = "its backward pass sets gradients by itself, as that of a reentrant checkpoint does"
 DOUBLE = "torch.compile with aot_autograd does not currently support double backward"
 
 
@@ -98,12 +100,37 @@ def cut_off(leaves: list[Tensor]) -> Iterator[None]:
             node.prehooks = hooks
 
 
+class Gradients:
+    """Snapshot of the gradients of some tensors, to see whether they change."""
+
+    def __init__(self, tensors: Iterable[Tensor | None]):
+        self.tensors = [t for t in tensors if t is not None]
+        self.before = self._now()
+
+    def _now(self) -> list[tuple[Any, int]]:
+        metas = [t._autograd for t in self.tensors]
+        grads = [None if meta is None else meta.grad for meta in metas]
+        return [(g, 0 if g is None else g._version) for g in grads]
+
+    def changed(self) -> bool:
+        """Return whether a tensor has another gradient than before, or one that was written to."""
+        return any(a is not b or v != w for (a, v), (b, w) in zip(self.before, self._now()))
+
+
 class Derivative:
     """The backward half of a recording. `leaves` are tensors of the state, or positions of arguments; `layouts` are those of the results for
-    which gradients arrive."""
+    which gradients arrive, `state` the tensors whose gradients a user's code in the backward pass may set."""
 
-    def __init__(self, leaves: list[Any], live: list[Tensor], storages: dict[int, UntypedStorage], saved: int):
+    def __init__(
+        self,
+        leaves: list[Any],
+        live: list[Tensor],
+        storages: dict[int, UntypedStorage],
+        saved: int,
+        state: Iterable[Tensor] = (),
+    ):
         self.leaves, self.storages, self.saved = leaves, storages, saved
+        self.state = [weakref.ref(t) for t in state]
         self.layouts = [(t.shape, t._strides, t.dtype, t.device) for t in live]
         self.reaches: list[set[int]] = []  # which leaves each result's gradient arrives at
         self.program: Program | None = None
@@ -163,12 +190,23 @@ class Derivative:
                     arguments[buffer.index] = (i, t._offset * t.dtype.itemsize)
         quiet, observer = node.is_quiet(), Observer()
         with recorder.recording(), contextlib.nullcontext() if quiet else observer.watching(recorder.refuse):
-            found = node.eager(grads)
+            found = self.eager(node, grads)
         try:
             self._finish(recorder, arguments, grads, found)
-            self.guard = None if quiet else Guard(observe(Reach(observer).explore([]).items))
+            if not quiet:
+                reach = Reach(observer).explore([])
+                self.guard = Guard(observe(reach.items))
+                self.state += [weakref.ref(t) for _, t in reach.tensors.values()]
         except (NotRecordable, Unreachable) as problem:
             self.problem = str(problem)
+        return found
+
+    def eager(self, node: FunctionNode, grads: list[Tensor]) -> list:
+        """Run the backward pass eagerly. Only its own results are made again in a replay, so it must not set gradients of the state."""
+        gradients = Gradients(ref() for ref in self.state)
+        found = node.eager(grads)
+        if gradients.changed():
+            self.problem = self.problem or SETS_GRADIENTS
         return found
 
     def _finish(
@@ -341,7 +379,7 @@ class FunctionNode(CompiledNode):
         if program.sends:  # nothing may be sent a second time
             answers = Answers()
             with answers.observing():
-                found = self.eager(grads)
+                found = derivative.eager(self, grads)
             try:
                 ours = derivative.rehearse(self, grads, answers)
             except RuntimeError as problem:  # messages come in another order
@@ -349,7 +387,7 @@ class FunctionNode(CompiledNode):
                 return derivative.arrived(found, came)
         else:
             ours = derivative.rehearse(self, grads)
-            found = self.eager(grads)
+            found = derivative.eager(self, grads)
             derivative.try_other_casts(self, grads, ours)
         derivative.compare(ours, found)
         return derivative.arrived(found, came)

@@ -193,7 +193,7 @@ class Prepared:
         # an empty storage stands for that of an argument, which comes with each call
         mine = [s if id(s) in self.storages else UntypedStorage(0) for s in saved]
         saves = [own if slot is None else slot for slot, own in zip(results.keep(saved), mine)]
-        return differentiable.Derivative(leaves, results.live, dict(self.storages), len(saved)), saves
+        return differentiable.Derivative(leaves, results.live, dict(self.storages), len(saved), self.state), saves
 
     def _first(self, i: int) -> bool:
         """Return whether no earlier argument has the same storage as argument `i`."""

@@ -318,8 +318,11 @@ def _ends(node: Node) -> bool:
 
 
 def held_storages(node: Node) -> list[UntypedStorage]:
-    """Return the storages that a node saves for its derivative."""
-    values = (value.tensor if isinstance(value, SavedTensor) else value for value in _held(node))
+    """Return the storages that a node saves for its derivative, or that hooks read which restore what it has saved."""
+    held = list(_held(node))
+    hooked = [value for value in held if isinstance(value, SavedTensor) and value.unpack_hook is not None]
+    reads = tensors_in([(v.packed, getattr(getattr(v.unpack_hook, "__self__", None), "reads", ())) for v in hooked])
+    values = (value.tensor if isinstance(value, SavedTensor) else value for value in (*held, *reads))
     return [v if isinstance(v, UntypedStorage) else v._storage for v in values if v is not None]
 
 
