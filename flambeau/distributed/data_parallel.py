@@ -25,7 +25,6 @@ from .reducer import BuiltinCommHookType, Reducer
 from .replicas import _broadcast_coalesced
 from .utils import _find_tensors, _sync_module_states, _to_kwargs, _verify_param_shape_across_processes
 
-__all__ = ["DistributedDataParallel"]
 _BROADCAST_BYTES = 250 * _MB_TO_BYTES
 _NOT_NEEDED = "DistributedDataParallel is not needed when a module doesn't have any parameter that requires a gradient."
 

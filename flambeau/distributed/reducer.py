@@ -25,8 +25,6 @@ from .ddp_logging import Logger
 from .process_group import ProcessGroup
 from .reduce_op import ReduceOp
 
-__all__ = ["BuiltinCommHookType", "GradBucket", "Logger", "Reducer"]
-
 _DEFAULT_FIRST_BUCKET_BYTES = DEFAULT_FIRST_BUCKET_BYTES
 _compute_bucket_assignment_by_size = assign_by_size
 

@@ -53,11 +53,6 @@ class CustomDecompTable(dict):
         return dict(self)
 
 
-def _functional_name(name: str) -> str | None:
-    """Return the out-of-place operator for one that changes its first argument."""
-    return name[:-1] if name.endswith("_") and not name.endswith("__") else None
-
-
 _SCATTERS: dict[Any, Callable] = {
     aten.select.int: aten.select_scatter.default,
     aten.slice.Tensor: aten.slice_scatter.default,
@@ -101,7 +96,8 @@ class _Recorder(GraphRecorder):
     def _functionalised(self, target: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Compute the new value out of place; from now on the changed tensor's node is that of the value."""
         first = args[0]
-        name = _functional_name(target.overloadpacket.__name__)
+        written = target.overloadpacket.__name__
+        name = written[:-1] if written.endswith("_") and not written.endswith("__") else None  # out of place
         if name == "copy":
             same = args[1].shape == first.shape and args[1].dtype == first.dtype
             value = (

@@ -29,8 +29,6 @@ from ..symbolic import SymBool, SymFloat, SymInt
 from .decompositions import composite_table, decomposed
 from .symbolic_trace import symbolic
 
-__all__ = ["GraphRecorder", "PythonKeyTracer", "get_isolated_graphmodule", "get_proxy_mode", "make_fx", "py_sym_types"]
-
 py_sym_types = (SymInt, SymFloat, SymBool)
 
 

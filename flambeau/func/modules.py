@@ -16,8 +16,6 @@ from ..nn import Module, modules
 from ..nn.utils.stateless import call_with
 from ..ops.shape.joining import stack
 
-__all__ = ["functional_call", "replace_all_batch_norm_modules_", "stack_module_state"]
-
 
 def functional_call(
     module: Module,

@@ -282,7 +282,7 @@ class _Writer:
             self._forget(node, done_with.get(node, []))
         if not self.nodes:
             self.body.append("pass\n")
-        wraps = self._wrap_statements()
+        wraps = "\n".join(f'torch.fx._symbolic_trace.wrap("{name}")' for name in self.wrapped)
         body = self.codegen._body_transformer(self.body) if self.codegen._body_transformer else self.body
         for name, value in self.codegen.additional_globals():
             self.add_global(name, value)
@@ -307,11 +307,6 @@ class _Writer:
         indented = "\n".join("    " + line for line in code.split("\n"))
         source = f"\n{wraps}\n\n{prologue}\n{indented}"
         return PythonCode(source, self.globals, numbers, wraps.count("\n") + 4)
-
-    def _wrap_statements(self) -> str:
-        if not self.wrapped:
-            return ""
-        return "\n".join(f'torch.fx._symbolic_trace.wrap("{name}")' for name in self.wrapped)
 
     def _last_uses(self) -> dict[Node, list[Node]]:
         """Return for each node the nodes whose value is read there for the last time."""

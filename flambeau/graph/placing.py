@@ -114,15 +114,11 @@ def _added(call: Call, known: dict[int, Sum], matches: Matches) -> tuple[int, in
 
 def _joined(a: Sum, b: Sum, call: Call, i: int) -> Sum | None:
     """Return both sums as one, over the memory of the call's result; None if parts overlap."""
-    if any(_overlap(p.box, q.box) for p in a.parts for q in b.parts):
+    if any(all(b < end and start < e for (b, e), (start, end) in zip(p.box, q.box)) for p in a.parts for q in b.parts):
         return None
     out = call.results
     parts = [p._replace(target=replace(p.target, buffer=out.buffer)) for p in (*a.parts, *b.parts)]
     return Sum(parts, [*a.gone, *b.gone, i])
-
-
-def _overlap(a: Box, b: Box) -> bool:
-    return all(first < end and start < last for (first, last), (start, end) in zip(a, b))
 
 
 def _copies(found: Sum, call: Call) -> list[Call]:

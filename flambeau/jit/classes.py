@@ -176,13 +176,11 @@ def script_class(thing: type, outer: dict[str, Any] | None = None) -> Type:
 
 def _allowed_bases(thing: type) -> bool:
     return all(
-        base is object or base.__module__ in ("typing", "builtins", "abc") or not _has_methods(base)
+        base is object
+        or base.__module__ in ("typing", "builtins", "abc")
+        or not any(map(inspect.isfunction, vars(base).values()))
         for base in thing.__bases__
     )
-
-
-def _has_methods(base: type) -> bool:
-    return any(inspect.isfunction(v) for v in vars(base).values())
 
 
 def compile_all(kind: ClassType) -> None:

@@ -57,7 +57,8 @@ def definitions(text: str) -> tuple[list[ast.FunctionDef], Source]:
         tree = ast.parse(flat)
     except SyntaxError as problem:
         line, column = (problem.lineno or 1) - 1, max(0, (problem.offset or 1) - 1)
-        raise error(Range(source, line, column, line, column + 1), _in_our_words(problem.msg)) from None
+        message = next((ours for theirs, ours in _WORDS.items() if problem.msg.startswith(theirs)), problem.msg)
+        raise error(Range(source, line, column, line, column + 1), message) from None
     return [n for n in tree.body if isinstance(n, ast.FunctionDef)], source
 
 
@@ -67,10 +68,6 @@ _WORDS = {
     "'tuple' is an illegal expression": "augmented assignment can only have one LHS expression",
     "unterminated string": "expected a valid token but found a string without an end", "invalid syntax. Perhaps you forgot a comma": "expected ] or a comma",
 }  # fmt: skip
-
-
-def _in_our_words(message: str) -> str:
-    return next((ours for theirs, ours in _WORDS.items() if message.startswith(theirs)), message)
 
 
 def compile_text(text: str, outer: dict[str, Any] | None = None, prefix: str = "__torch__") -> dict[str, Function]:

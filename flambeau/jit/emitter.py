@@ -227,7 +227,8 @@ class Emitter(Statements, Assignments, Expressions, Subscripts, Comprehensions, 
                 value.set_name(argument.name)
             if position == 0 and self_type is not None:
                 self.self_name = argument.name
-                self._bind_self(argument.name, value, self_type)
+                assert self.frame is not None
+                self.frame.sugared[argument.name] = self.resolver.self_value(self, value, self_type)
             else:
                 self.store(argument.name, value, argument.type, self.at(tree))
         self.statements(tree.body)
@@ -240,10 +241,6 @@ class Emitter(Statements, Assignments, Expressions, Subscripts, Comprehensions, 
         ssa.convert(self.graph)
         cleanup.run(self.graph)
         return Schema(schema.name, "", schema.arguments, [result])
-
-    def _bind_self(self, name: str, value: Value, kind: Type) -> None:
-        assert self.frame is not None
-        self.frame.sugared[name] = self.resolver.self_value(self, value, kind)
 
     def ensure_return(self, tree: ast.FunctionDef) -> None:
         """Add `return None` to a function without return."""

@@ -26,16 +26,13 @@ def fold(block: Block) -> None:
         if node.owner is None or not node.inputs_:
             continue
         before = node.inputs_[0].node
-        if not _read_by_nothing_else(node.inputs_[0], node) or before.owner is not block:
+        others = [user for user, _ in node.inputs_[0].uses if user is not node and user.kind_ not in _QUESTIONS]
+        if others or before.owner is not block:
             continue
         if node.kind_ in _ARITHMETIC and before.kind_ in _CONVOLUTIONS:
             _fold_arithmetic(before, node)
         elif before.kind_ in _CONVOLUTIONS or before.kind_ == "aten::linear":
             _fold_norm(before, node)
-
-
-def _read_by_nothing_else(value: Value, reader: Node) -> bool:
-    return all(user is reader or user.kind_ in _QUESTIONS for user, _ in value.uses)
 
 
 def _tensors(*values: Value) -> list[Any] | None:

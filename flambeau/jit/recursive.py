@@ -234,7 +234,12 @@ def _read_attribute(made: Concrete, name: str, value: Any, hint: Any) -> None:
         except RuntimeError as problem:
             made.failed[name] = str(problem)
             return
-    if declared is None and not isinstance(value, (type, torch.nn.Module)) and _is_plain_object(value):
+    if (
+        declared is None
+        and not isinstance(value, (type, torch.nn.Module))
+        and hasattr(value, "__dict__")
+        and not callable(value)
+    ):
         try:
             declared = notes.class_type(type(value))
         except (notes.UnknownType, RuntimeError, OSError) as problem:
@@ -250,10 +255,6 @@ def _read_attribute(made: Concrete, name: str, value: Any, hint: Any) -> None:
         made.failed[name] = f"(This attribute exists on the Python module, but we failed to convert Python type: '{type(value).__name__}' to a TorchScript type. {reason}. Its type was inferred; try adding a type annotation for the attribute.)"  # fmt: skip
         return
     made.attributes[name] = declared
-
-
-def _is_plain_object(value: Any) -> bool:
-    return hasattr(value, "__dict__") and not callable(value)
 
 
 def _make_type(concrete: Concrete) -> ClassType:

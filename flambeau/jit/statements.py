@@ -195,12 +195,9 @@ class Statements:
             found = self.find(name)
             if isinstance(found, SimpleValue) and found.value.type != kind:
                 cast = self.graph.op("prim::unchecked_cast", [found.value], kind, place)
-                self._set_refined(name, cast, kind, place)
-
-    def _set_refined(self: Any, name: str, value: Value, kind: Type, place: Range | None) -> None:
-        if meaningful(name):
-            value.set_name(name)
-        self.store(name, value, kind, place)
+                if meaningful(name):
+                    cast.set_name(name)
+                self.store(name, cast, kind, place)
 
     # -- loops -----------------------------------------------------------------------------------------------------------
     def do_While(self: Any, node: ast.While) -> None:

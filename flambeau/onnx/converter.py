@@ -189,7 +189,12 @@ class Converter:
     def _made_here(self, name: str, plain: dict[str, Any], place: str) -> Any:
         """Return an operator's result as a constant if it depends on numbers alone (a window, positions); else record a missing form."""
         record = getattr(operator_named(name), "op", None)
-        if record is not None and record.kind == "creation" and not _holds_values(plain) and not reason(name):
+        if (
+            record is not None
+            and record.kind == "creation"
+            and not any(isinstance(v, Value) for v in pytree.tree_leaves(plain))
+            and not reason(name)
+        ):
             return self.g.value(operator_named(name)(**plain))
         self.missing.setdefault((name, reason(name)), place)
         return _MISSING
@@ -255,10 +260,6 @@ def _is_empty(about: Any) -> bool:
 def _same_dtype(first: Slot, result: Any) -> bool:
     """Return whether a result has the dtype of the first argument: `x.to(dtype)` is a view only without conversion."""
     return not isinstance(result, Value) or result.dtype == first.value.dtype
-
-
-def _holds_values(plain: dict[str, Any]) -> bool:
-    return any(isinstance(v, Value) for v in pytree.tree_leaves(plain))
 
 
 def slots(result: Any) -> Any:

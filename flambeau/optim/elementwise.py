@@ -206,8 +206,3 @@ def configured(
 
     vars(constructor)["later_options"] = {n: p.default for n, p in signature.parameters.items() if n in _LATER}
     return constructor
-
-
-__all__ = [
-    "ElementwiseOptimizer", "check_range", "configured", "nonzero", "to_scalar",
-]  # fmt: skip

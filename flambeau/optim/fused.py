@@ -266,6 +266,3 @@ def _begin(owner: Owner, group: dict[str, Any], p: Tensor) -> bool:
     grad: Any = p.grad
     with backend_of(p.device).lasting(p.device):
         return owner._begin(group, owner.state[p], p, grad)
-
-
-__all__ = ["Update", "Variant", "update"]

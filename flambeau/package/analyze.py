@@ -9,8 +9,6 @@ from typing import Any
 
 from .importer import is_mangled
 
-__all__ = ["find_first_use_of_broken_modules", "is_from_package", "trace_dependencies"]
-
 
 def is_from_package(obj: Any) -> bool:
     """Return whether a module, or the class of an object, was made from the code of a package."""

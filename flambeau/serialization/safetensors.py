@@ -297,10 +297,6 @@ def shared_groups(tensors: Mapping[str, Tensor]) -> list[list[str]]:
     return groups
 
 
-def _covers_storage(tensor: Tensor) -> bool:
-    return tensor.numel() * tensor.dtype.itemsize == tensor.untyped_storage().nbytes()
-
-
 def duplicate_names(tensors: Mapping[str, Tensor], preferred: Iterable[str] = ()) -> dict[str, str]:
     """Return {name to omit: name kept in its stead} for tensors that share memory (tied weights)."""
     wanted = set(preferred)
@@ -308,7 +304,9 @@ def duplicate_names(tensors: Mapping[str, Tensor], preferred: Iterable[str] = ()
     for names in shared_groups(tensors):
         if len(names) < 2:
             continue
-        whole = sorted(n for n in names if _covers_storage(tensors[n]))
+        whole = sorted(
+            n for n in names if tensors[n].numel() * tensors[n].dtype.itemsize == tensors[n].untyped_storage().nbytes()
+        )
         if not whole:
             raise RuntimeError(
                 f"None of {sorted(names)}, which share memory, covers the whole of it, so none can stand for the others. Save"

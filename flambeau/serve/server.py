@@ -451,6 +451,3 @@ def run(settings: Settings, ready: Callable[[Server], Any] | None = None, **opti
         asyncio.run(serve(settings, ready, **options))
     else:
         uvloop.run(serve(settings, ready, **options))
-
-
-__all__ = ["ConfigurationError", "Server", "run", "serve"]

@@ -47,7 +47,11 @@ class _Surroundings:
         generators = [default_generator, *(backend_of(d).generator(d) for d in devices)] if preserve_rng_state else []
         self.states = [(g, g.state_bytes()) for g in generators]
         kinds = {"cpu", *(d.type for d in devices)}
-        self.precision = [_autocast_as_now(kind) for kind in sorted(kinds) if is_autocast_available(kind)]
+        self.precision = [
+            autocast(kind, get_autocast_dtype(kind), is_autocast_enabled(kind), is_autocast_cache_enabled())
+            for kind in sorted(kinds)
+            if is_autocast_available(kind)
+        ]
 
     def note_draws(self) -> None:
         """Forget, after the first run, the generators from which it drew nothing: the second run draws nothing either."""
@@ -69,16 +73,6 @@ def _devices(args: Iterable[Any]) -> list[Any]:
     """Return the devices other than the CPU of tensors among the arguments."""
     tensors = (a for a in tree_leaves(args) if isinstance(a, Tensor))
     return list(dict.fromkeys(t.device for t in tensors if t.device.type not in ("cpu", "meta")))
-
-
-def _autocast_as_now(kind: str) -> autocast:
-    """Return a context with the current autocast settings of this kind of device."""
-    return autocast(
-        kind,
-        dtype=get_autocast_dtype(kind),
-        enabled=is_autocast_enabled(kind),
-        cache_enabled=is_autocast_cache_enabled(),
-    )
 
 
 class CheckpointFunction(Function):

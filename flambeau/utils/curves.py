@@ -8,8 +8,6 @@ from typing import Any
 
 from ..core import svg
 
-__all__ = ["Curves"]
-
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 420, 220, 52, 28, 24
 _COLOURS = ("#c2410c", "#1d4ed8", "#15803d", "#7e22ce", "#a16207")
 

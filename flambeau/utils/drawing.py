@@ -15,8 +15,6 @@ from ..nn.modules.attention import MultiheadAttention
 from ..nn.unchanged import unchanged
 from .layered import Box, picture
 
-__all__ = ["Drawing", "draw"]
-
 # What a layer is, by a part of its class's name, and its colour.
 _COLOURS = (
     ("conv", "#cfe3f7"), ("linear", "#d6ecd2"), ("norm", "#fbe9c4"), ("pool", "#e5d9f2"), ("lstm", "#d2eeee"), ("gru", "#d2eeee"),

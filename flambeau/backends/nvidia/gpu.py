@@ -267,7 +267,8 @@ class CudaBackend(Backend):
         index = where.index or 0
         found = self._programs.get((key, index))
         if found is None:
-            found = _make_program(build()).bind(Bound(where, lambda nbytes: self.scratch(nbytes, where)))
+            program = naming.above("kernels.cuda_program").make(build())
+            found = program.bind(Bound(where, lambda nbytes: self.scratch(nbytes, where)))
             self._programs[key, index] = found
         return found
 
@@ -302,10 +303,6 @@ class CudaBackend(Backend):
         self.first_seed = seed
         for index in range(self.device_count):
             self.generator(device("cuda", index)).manual_seed(seed)
-
-
-def _make_program(kernel: Any) -> Any:
-    return naming.above("kernels.cuda_program").make(kernel)
 
 
 def host_value(backend: CudaBackend, address: int, nbytes: int, where: device) -> bytes:

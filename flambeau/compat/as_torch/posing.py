@@ -31,8 +31,6 @@ from ...torch_version import TorchVersion as _TorchVersion
 from ..former_names import MOVED, AliasLoader, spec_of
 from . import serving_names
 
-__all__ = ["install_as_torch"]
-
 _NAMES = ("torch", "torchvision", "horovod", "functorch")
 
 

@@ -8,13 +8,6 @@ from __future__ import annotations
 
 from ...nn.modules.conversion import ConversionFlags
 
-__all__ = [
-    "get_overwrite_module_params_on_conversion",
-    "get_swap_module_params_on_conversion",
-    "set_overwrite_module_params_on_conversion",
-    "set_swap_module_params_on_conversion",
-]
-
 
 def set_overwrite_module_params_on_conversion(value: bool) -> None:
     """Set whether conversions such as `module.to(...)` make new parameters instead of changing the data of the old ones."""

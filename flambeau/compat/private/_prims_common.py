@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from ...core.layout import channels_last, channels_last_3d, contiguous_format, memory_format
 from ...core.tensor import Tensor
 
-__all__ = ["is_contiguous_or_false", "make_contiguous_strides_for", "suggest_memory_format"]
-
 
 def suggest_memory_format(x: Tensor) -> memory_format:
     """Return the memory format of a tensor: channels last if it has that layout, else contiguous."""

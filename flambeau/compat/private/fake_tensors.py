@@ -10,10 +10,6 @@ from typing import Any, NoReturn
 from ...core.overrides import disabled_torch_function
 from ...core.tensor import Tensor
 
-__all__ = [
-    "FakeTensor", "FakeTensorMode", "FunctionalTensor", "TracingContext", "active_fake_mode", "detect_fake_mode", "is_fake",
-]  # fmt: skip
-
 
 class FakeTensor(Tensor):
     """The class of PyTorch's tensors without values. It has no instances: `device="meta"` makes tensors without values here."""

@@ -291,9 +291,3 @@ def _formula(address: int) -> str:
     if sum(lengths[id(root)] for root in known[0]) > _LONGEST:
         return f"  # a formula of {len(lengths)} operations"
     return "  # " + "; ".join(map(str, known[0]))[:160]
-
-
-__all__ = [
-    "MEMCPY", "MEMSET", "Buffer", "Call", "StepGraph", "VaryingNumber", "Launch", "Number", "Other", "OtherCall", "Ref",
-    "Same", "Test", "Update", "effects", "new_buffer", "operands", "places_of", "used",
-]  # fmt: skip

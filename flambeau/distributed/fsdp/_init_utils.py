@@ -57,7 +57,10 @@ def mesh_info_for(strategy: ShardingStrategy, group: Any, mesh: DeviceMesh | Non
     if strategy in HYBRID_SHARDING_STRATEGIES:
         if mesh is None:
             if group is None:
-                local = min(groups.get_world_size(), max(1, _local_size()))
+                local = min(
+                    groups.get_world_size(),
+                    max(1, int(os.environ.get("LOCAL_WORLD_SIZE", 0)) or groups.get_world_size()),
+                )
                 mesh = init_device_mesh(
                     where, (groups.get_world_size() // local, local), mesh_dim_names=("node", "local")
                 )
@@ -82,10 +85,6 @@ def mesh_info_for(strategy: ShardingStrategy, group: Any, mesh: DeviceMesh | Non
     if strategy is ShardingStrategy.NO_SHARD or mesh.size() == 1:
         return DDPMeshInfo(mesh, replicate_mesh_dim=0)
     return FSDPMeshInfo(mesh, shard_mesh_dim=0)
-
-
-def _local_size() -> int:
-    return int(os.environ.get("LOCAL_WORLD_SIZE", 0)) or groups.get_world_size()
 
 
 def device_for(device_id: Any, params: list[Any], info: Any) -> Any:

@@ -160,7 +160,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
 
     def _sync_params(self) -> None:
         if self.parameters_as_bucket_view:
-            moving = list(zip(self._buckets, self._ranks_of_buckets()))
+            moving = list(zip(self._buckets, sorted({rank for p, rank in self._owner.items() if p.requires_grad})))
         else:
             moving = [(p.detach(), rank) for p, rank in self._owner.items()]
         works = [
@@ -169,9 +169,6 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         ]
         for work in filter(None, works):
             work.wait()
-
-    def _ranks_of_buckets(self) -> list[int]:
-        return sorted({rank for p, rank in self._owner.items() if p.requires_grad})
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters, and partition all of them anew."""

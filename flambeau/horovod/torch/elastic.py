@@ -12,8 +12,6 @@ from ...utils.data.sampler import Sampler
 from . import functions, state
 from .negotiation import HorovodInternalError
 
-__all__ = ["ElasticSampler", "ObjectState", "State", "TorchState", "run"]
-
 
 class State:
     """State of a program that survives changes of the ranks. `commit` saves it in memory, `restore` reverts to that, `sync` broadcasts rank

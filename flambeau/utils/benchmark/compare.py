@@ -41,7 +41,7 @@ class _Table:
         if not self.trim:
             return 1
         found = [m for (_, description), m in self.cells.items() if description == column]
-        return max(min(m.significant_figures - _digits(m.median / self.scale) for m in found), 0)
+        return max(min(m.significant_figures - math.ceil(math.log10(m.median / self.scale)) for m in found), 0)
 
     def _text(self, row: tuple, column: str) -> str:
         m = self.cells.get((row, column))
@@ -106,10 +106,6 @@ def _joined(found: Sequence[Measurement]) -> Measurement:
     """Merge all measurements of one cell."""
     times = list(itertools.chain.from_iterable(m.times for m in found))
     return Measurement(1, times, found[0].task_spec) if len(found) > 1 else found[0]
-
-
-def _digits(value: float) -> int:
-    return math.ceil(math.log10(value))
 
 
 class Compare:

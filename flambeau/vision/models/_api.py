@@ -271,16 +271,13 @@ def builder(
 
     build.__name__ = build.__qualname__ = name
     build.__module__ = sys._getframe(1).f_globals["__name__"]
+    first_line = (construct.__doc__ or construct.__name__).split("\n")[0]
     build.__doc__ = (
-        f"{name}: {_first_line(construct)}\n\n`weights` is None (random), a member of `{weights.__name__}` or its name; other "
+        f"{name}: {first_line}\n\n`weights` is None (random), a member of `{weights.__name__}` or its name; other "
         "arguments go to the model."
     )
     pretrained = [member for member in ("IMAGENET1K_V1", "KINETICS400_V1") if member in weights.__members__]
     return model_builder(weights, pretrained[0] if pretrained else None)(build)
-
-
-def _first_line(construct: Any) -> str:
-    return (construct.__doc__ or construct.__name__).split("\n")[0]
 
 
 # --- finding builders and weights by name

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 
-__all__ = ["_is_amx_tile_supported", "_is_avx2_supported", "_is_avx512_supported", "_is_vnni_supported"]
-
 
 @functools.cache
 def _flags() -> frozenset[str]:

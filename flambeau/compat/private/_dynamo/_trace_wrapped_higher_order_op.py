@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["TransformGetItemToIndex"]
-
 
 class TransformGetItemToIndex:
     """Context manager: allow `x[i]` to be mapped over a 0-dim tensor i. Flambeau's `vmap` always maps it, so this has no effect."""

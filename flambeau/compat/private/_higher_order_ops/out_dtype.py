@@ -7,8 +7,6 @@ from typing import Any
 from ....core.dtype import dtype
 from ....core.tensor import Tensor
 
-__all__ = ["out_dtype"]
-
 
 def out_dtype(op: Any, output_dtype: dtype, *args: Any) -> Any:
     """Return `op(*args)` with its tensors converted first: `out_dtype(torch.ops.aten.mm.default, torch.int32, a, b)` of bytes."""

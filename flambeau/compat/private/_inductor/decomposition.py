@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["decompositions", "register_decomposition"]
-
 decompositions: dict[Any, Callable] = {}  # what libraries have registered, by operator
 
 

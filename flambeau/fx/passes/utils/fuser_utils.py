@@ -12,10 +12,6 @@ from ..tools_common import NodeList, legalize_graph
 from .common import lift_subgraph_as_module
 from .validation import validate_partition
 
-__all__ = [
-    "erase_nodes", "fuse_as_graphmodule", "fuse_by_partitions", "insert_subgm", "topo_sort", "validate_partition",
-]  # fmt: skip
-
 
 def topo_sort(nodes: NodeList) -> NodeList:
     """Return the nodes in topological order: each after those it reads."""

@@ -187,7 +187,9 @@ class WorkerEnd:
         head += b"".join(_DROPPED.pack(block) for block in dropped)
         try:
             if new:  # descriptors ride on bytes
-                self._send_with(head[:1], [root.fd for _, root in new])
+                descriptors = array.array("i", [root.fd for _, root in new])
+                while not self._socket.sendmsg([head[:1]], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)]):
+                    pass
                 head = head[1:]
                 for _, root in new:
                     root.give_up_descriptor()
@@ -198,11 +200,6 @@ class WorkerEnd:
                 self._socket.sendall(data)
         except ConnectionError:
             raise ChannelClosed from None
-
-    def _send_with(self, data: bytes, fds: list[int]) -> None:
-        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))
-        while not self._socket.sendmsg([data], [rights]):
-            pass
 
 
 def open_channel() -> tuple[LoaderEnd, WorkerEnd]:

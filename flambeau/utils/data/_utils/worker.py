@@ -17,8 +17,6 @@ from .failure import Failure
 from .fetch import _DatasetKind
 from .info import WorkerInfo, get_worker_info, set_worker_info
 
-__all__ = ["EndOfData", "Failure", "Job", "NextEpoch", "WorkerInfo", "get_worker_info", "worker_loop"]
-
 
 @dataclass(frozen=True)
 class EndOfData:
