@@ -22,6 +22,8 @@ from ..library.aten import OpOverloadPacket, aten
 from ..utils.module_tracker import ModuleTracker
 from .recorder import operator_name
 
+__all__ = ["FlopCounterMode", "register_flop_formula"]
+
 flop_registry: dict[Any, Callable[..., Any]] = {}  # formulas that were registered, by operator
 _SUFFIXES = ["", "K", "M", "B", "T"]
 

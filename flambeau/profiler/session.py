@@ -33,6 +33,8 @@ from .settings import DeviceType as DeviceType
 from .settings import ExperimentalConfig, ProfilerActivity, ProfilerState, config_of, supported_activities
 from .settings import kineto_available as kineto_available
 
+__all__ = ["EnforceUnique", "KinetoStepTracker", "emit_itt", "emit_nvtx", "profile", "record_function"]
+
 _ExperimentalConfig = ExperimentalConfig
 _is_profiler_enabled = False
 _started: list[Any] = []  # profiles that are on; one at a time
