@@ -108,8 +108,7 @@ class Gradients:
         self.before = self._now()
 
     def _now(self) -> list[tuple[Any, int]]:
-        metas = [t._autograd for t in self.tensors]
-        grads = [None if meta is None else meta.grad for meta in metas]
+        grads = [None if t._autograd is None else t._autograd.grad for t in self.tensors]
         return [(g, 0 if g is None else g._version) for g in grads]
 
     def changed(self) -> bool:
@@ -122,12 +121,7 @@ class Derivative:
     which gradients arrive, `state` the tensors whose gradients a user's code in the backward pass may set."""
 
     def __init__(
-        self,
-        leaves: list[Any],
-        live: list[Tensor],
-        storages: dict[int, UntypedStorage],
-        saved: int,
-        state: Iterable[Tensor] = (),
+        self, leaves: list[Any], live: list[Tensor], storages: dict[int, UntypedStorage], saved: int, state: Any = ()
     ):
         self.leaves, self.storages, self.saved = leaves, storages, saved
         self.state = [weakref.ref(t) for t in state]
