@@ -20,10 +20,10 @@ from .quant_type import QuantType
 
 __all__ = [
     "DEPRECATION_WARNING", "MatchAllNode", "NodePattern", "Pattern", "activation_dtype", "activation_is_dynamically_quantized",
-    "activation_is_int8_quantized", "activation_is_statically_quantized", "calculate_qmin_qmax",
+    "activation_is_int32_quantized", "activation_is_int8_quantized", "activation_is_statically_quantized", "calculate_qmin_qmax",
     "check_min_max_valid", "check_node", "determine_qparams", "get_combined_dict", "get_fqn_to_example_inputs",
     "get_qconfig_dtypes", "get_qparam_dict", "get_quant_type", "get_swapped_custom_module_class", "getattr_from_fqn",
-    "has_no_children_ignoring_parametrizations", "is_per_channel", "is_per_tensor",
+    "has_no_children_ignoring_parametrizations", "is_per_channel", "is_per_tensor", "op_is_int8_dynamically_quantized",
     "to_underlying_dtype", "validate_qmin_qmax", "weight_dtype", "weight_is_quantized", "weight_is_statically_quantized",
 ]  # fmt: skip
 
@@ -178,12 +178,21 @@ def activation_is_int8_quantized(qconfig: Any) -> bool:
     return activation_dtype(qconfig) in _BYTES
 
 
+def activation_is_int32_quantized(qconfig: Any) -> bool:
+    return activation_dtype(qconfig) in (torch.qint32, torch.int32)
+
+
 def weight_is_quantized(qconfig: Any) -> bool:
     return weight_dtype(qconfig) in (torch.quint8, torch.qint8, torch.float16, torch.quint4x2, *_PLAIN)
 
 
 def weight_is_statically_quantized(qconfig: Any) -> bool:
     return weight_dtype(qconfig) in _BYTES
+
+
+def op_is_int8_dynamically_quantized(qconfig: Any) -> bool:
+    activation, weight, dynamic = get_qconfig_dtypes(qconfig)
+    return activation in (torch.quint8, torch.uint8) and weight in (torch.qint8, torch.int8) and dynamic
 
 
 def get_quant_type(qconfig: Any) -> QuantType:
@@ -321,6 +330,10 @@ def has_no_children_ignoring_parametrizations(module: nn.Module) -> bool:
     if not module._modules:
         return True
     return is_parametrized(module) and len(module._modules) == 1 and "parametrizations" in module._modules
+
+
+def _get_path_of_module(root: nn.Module, submodule: nn.Module) -> str | None:
+    return next((name for name, module in root.named_modules() if module is submodule), None)
 
 
 def _normalized_inputs(forward: Callable, args: tuple, kwargs: dict) -> tuple:

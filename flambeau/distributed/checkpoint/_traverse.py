@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 from ...core.tensor import Tensor
+from ..tensor import DTensor
 
-__all__ = ["get_element", "set_element", "traverse_state_dict"]
+__all__ = ["get_element", "print_tensor", "set_element", "traverse_state_dict"]
 
 PATH_ITEM = str | int
 OBJ_PATH = tuple[PATH_ITEM, ...]
@@ -92,3 +93,15 @@ def get_element(root_dict: Any, path: OBJ_PATH, default_value: Any = None) -> An
             return default_value
         found = found[key]
     return found
+
+
+def print_tensor(path: OBJ_PATH, value: Any, print_fun: Callable[[str], None] = print) -> None:
+    """Print a visited value, for use as a visitor."""
+    if isinstance(value, DTensor):
+        print_fun(f"{path} DistributedTensor size: {value.size()}")
+        value = value.to_local()
+        path = ()
+    if isinstance(value, Tensor):
+        print_fun(f"{path or ''} Tensor size: {value.size()}")
+    else:
+        print_fun(f"{path} Type: {type(value)}")

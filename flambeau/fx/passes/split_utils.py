@@ -13,7 +13,7 @@ from ..node import Node, map_arg
 from ..proxy import Proxy
 from .utils.common import HolderModule, lift_subgraph_as_module
 
-__all__ = ["Component", "getattr_recursive", "split_by_tags"]
+__all__ = ["Component", "getattr_recursive", "setattr_recursive", "split_by_tags"]
 
 
 def getattr_recursive(obj: Any, name: str) -> Any:
@@ -23,6 +23,14 @@ def getattr_recursive(obj: Any, name: str) -> Any:
         if obj is None:
             return None
     return obj
+
+
+def setattr_recursive(obj: Any, attr: str, value: Any) -> None:
+    """Set the attribute at a dotted path."""
+    *prefix, last = attr.split(".")
+    for part in prefix:
+        obj = getattr(obj, part)
+    setattr(obj, last, value)
 
 
 @dataclass

@@ -11,7 +11,7 @@ from .backend_config import BackendConfig, BackendPatternConfig, DTypeConfig
 __all__ = [
     "get_fused_module_classes", "get_fuser_method_mapping", "get_fusion_pattern_to_extra_inputs_getter",
     "get_fusion_pattern_to_root_node_getter", "get_module_to_qat_module", "get_pattern_to_dtype_configs",
-    "get_qat_module_classes", "get_root_module_to_quantized_reference_module",
+    "get_pattern_to_input_type_to_index", "get_qat_module_classes", "get_root_module_to_quantized_reference_module",
 ]  # fmt: skip
 
 
@@ -23,6 +23,10 @@ def _told(backend_config: BackendConfig, name: str) -> dict[Any, Any]:
 
 def get_pattern_to_dtype_configs(backend_config: BackendConfig) -> dict[Any, list[DTypeConfig]]:
     return _told(backend_config, "dtype_configs")
+
+
+def get_pattern_to_input_type_to_index(backend_config: BackendConfig) -> dict[Any, dict[str, int]]:
+    return _told(backend_config, "_input_type_to_index")
 
 
 def get_module_to_qat_module(backend_config: BackendConfig) -> dict[Any, Any]:

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import types
 from collections.abc import Callable, Iterable, Iterator
@@ -106,8 +107,24 @@ def apply(
 _classes: dict[tuple[str, type], Any] = {}
 
 
+def get_cls_to_fsdp_cls() -> dict[type, type]:
+    return {cls: made for (prefix, cls), made in _classes.items() if prefix == "FSDP"}
+
+
 def _no_deepcopy(*args: Any, **kwargs: Any) -> Any:
     raise AssertionError("FSDP does not support deepcopy. Please use state dict for serialization.")
+
+
+_makes_new = [True]
+
+
+@contextlib.contextmanager
+def disable_fsdp_module_new_init() -> Iterator[None]:
+    before, _makes_new[0] = _makes_new[0], False
+    try:
+        yield
+    finally:
+        _makes_new[0] = before
 
 
 if TYPE_CHECKING:
@@ -125,7 +142,8 @@ class FSDPModule(_Sharded):
         """Make a slice of a container (`layers[1:]`) with the container's original class."""
         original = cls.__mro__[cls._orig_cls_mro_index]
         self = original.__new__(original)  # type: ignore[call-overload]
-        self.__init__(*args, **kwargs)
+        if _makes_new[0]:
+            self.__init__(*args, **kwargs)
         return self
 
     def _get_fsdp_state(self) -> FSDPState:

@@ -7,8 +7,9 @@ from typing import Any
 from ....nn import Module
 from ...graph import Graph
 from ...graph_module import GraphModule
+from .matcher_utils import SubgraphMatcher
 
-__all__ = ["HolderModule", "lift_subgraph_as_module"]
+__all__ = ["HolderModule", "compare_graphs", "lift_subgraph_as_module"]
 
 
 class HolderModule(Module):
@@ -39,3 +40,8 @@ def lift_subgraph_as_module(
         paths[node.target] = f"{comp_name}.{node.target}"
         setattr(owner, field, getattr(original, field))
     return GraphModule(holder, subgraph, class_name), paths
+
+
+def compare_graphs(left: Graph, right: Graph) -> bool:
+    """Return whether two graphs have the same nodes."""
+    return bool(SubgraphMatcher(left, match_output=True, match_placeholder=True).match(right))
