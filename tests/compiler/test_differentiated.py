@@ -350,3 +350,72 @@ def test_results_whose_saved_values_are_packed(packed):
                 result.backward()
             outcomes.append((result.detach(), weight.grad))
     same(outcomes[:9], outcomes[9:])
+
+
+class Kept:
+    """An object of a user's."""
+
+    def __init__(self, value):
+        self.value = value
+
+
+# What a context may keep a value in, and how the backward pass gets it.
+KEPT = {
+    "an object": (Kept, lambda kept: kept.value),
+    "a function": (lambda value: lambda: value, lambda kept: kept()),
+    "a set": (lambda value: {value}, lambda kept: next(iter(kept))),
+    "an object in a dict": (lambda value: {"a": [Kept(value)]}, lambda kept: kept["a"][0].value),
+}
+
+
+@pytest.mark.parametrize("kind", KEPT)
+def test_values_that_a_context_keeps_in_objects(kind):
+    """Replays gave results the history of the recorded call, with the values of its batch."""
+    keep, get = KEPT[kind]
+
+    class Scaled(flambeau.autograd.Function):
+        @staticmethod
+        def forward(ctx, weight, x):
+            ctx.kept = keep(x.detach() * 1)
+            return weight * x
+
+        @staticmethod
+        def backward(ctx, grad):
+            return (grad * get(ctx.kept)).sum(0), None
+
+    outcomes = []
+    for compiled in (False, True):
+        weight = nn.Parameter(flambeau.arange(4.0))
+        function = lambda x, weight=weight: Scaled.apply(weight, x)  # noqa: E731
+        function = flambeau.compile(function) if compiled else function
+        for k in range(9):
+            result, weight.grad = function(flambeau.ones(2, 4) * k), None
+            if k > 4:
+                result.sum().backward()
+            outcomes.append((result.detach(), weight.grad))
+    same(outcomes[:9], outcomes[9:])
+
+
+def test_a_step_is_native_though_a_context_keeps_an_object():
+    class Scaled(flambeau.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.kept = Kept(3)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * ctx.kept.value
+
+    weight = nn.Parameter(flambeau.arange(4.0))
+
+    def step(x):
+        weight.grad = None
+        loss = Scaled.apply(weight * x).square().sum()
+        loss.backward()
+        return loss
+
+    compiled = flambeau.compile(step)
+    for _ in range(6):
+        compiled(flambeau.ones(2, 4))
+    assert sum(r.calls for r in compiled._compiled.recordings()) == 3, compiled.explain()

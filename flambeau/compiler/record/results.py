@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from ...autograd.function import FunctionCtx
+from ...core.device import device
+from ...core.dtype import dtype
 from ...core.graph import GONE, AccumulateGrad, AutogradState, Node, SavedTensor
 from ...core.size import Size
 from ...core.storage import UntypedStorage
@@ -322,8 +324,9 @@ def held_storages(node: Node) -> list[UntypedStorage]:
     held = list(_held(node))
     hooked = [value for value in held if isinstance(value, SavedTensor) and value.unpack_hook is not None]
     reads = tensors_in([(v.packed, getattr(getattr(v.unpack_hook, "__self__", None), "reads", ())) for v in hooked])
-    values = (value.tensor if isinstance(value, SavedTensor) else value for value in (*held, *reads))
-    return [v if isinstance(v, UntypedStorage) else v._storage for v in values if v is not None]
+    values = [value.tensor if isinstance(value, SavedTensor) else value for value in (*held, *reads)]
+    storages = (v._storage if isinstance(v, Tensor) else v for v in values)
+    return [s for s in storages if isinstance(s, UntypedStorage)]
 
 
 def unpacks(node: Node) -> bool:
@@ -332,21 +335,23 @@ def unpacks(node: Node) -> bool:
 
 
 def _held(node: Node) -> Iterator[Any]:
-    """Yield the storages, tensors and saved tensors that a node keeps."""
-    pending, seen = _fields(node), {id(node)}  # a node of a user's is kept by its own context
+    """Yield the storages, tensors and saved tensors that a node keeps, and users' objects in its context, which may hold some."""
+    pending, seen = [(value, False) for value in _fields(node)], {id(node)}  # a context holds its own node
     while pending:
-        value = pending.pop()
+        value, users = pending.pop()
         if isinstance(value, (UntypedStorage, Tensor, SavedTensor)):
             yield value
         elif isinstance(value, (Node, FunctionCtx)):
             held = _fields(value) if isinstance(value, Node) else vars(value).values()
-            pending += () if id(value) in seen else held
+            pending += [(v, isinstance(value, FunctionCtx)) for v in held if id(value) not in seen]
             seen.add(id(value))
         elif isinstance(value, (list, tuple)):
             edges = (type(v) is tuple and len(v) == 2 and isinstance(v[0], Node) for v in value)
-            pending += [v for v, edge in zip(value, edges) if type(v) not in ATOMS and not edge]
+            pending += [(v, users) for v, edge in zip(value, edges) if type(v) not in ATOMS and not edge]
         elif type(value) is dict:
-            pending += value.values()
+            pending += [(v, users) for v in value.values()]
+        elif users and type(value) not in ATOMS and not isinstance(value, (type, dtype, device)):
+            yield value
 
 
 def _fields(node: Node) -> list[Any]:
@@ -369,7 +374,8 @@ def is_live(t: Tensor, arguments: Any) -> bool:
         return False
     if not spent(t.grad_fn):
         return True
-    return not walked(t) and any(id(leaf) in arguments for leaf in leaves_of([t]))
+    hidden = [v for node in nodes_of(t.grad_fn) for v in _held(node) if not isinstance(v, SavedTensor)]
+    return not walked(t) and (bool(hidden) or any(id(leaf) in arguments for leaf in leaves_of([t])))
 
 
 def live_in(result: Any, arguments: Any, before: Any) -> list[Tensor]:

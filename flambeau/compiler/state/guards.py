@@ -366,7 +366,22 @@ def observe(items: list[Item]) -> Observed:
     return [(item, item.rows()) for item in items]
 
 
-class Guard:
+class Words:
+    """Memory words that must not have changed. The objects at their addresses must be kept alive by the caller."""
+
+    def __init__(self, rows: list[tuple[int, int]]):
+        self.table = array("q", [*(w for row in rows for w in row), 0, 0])
+        self.at, self.count = self.table.buffer_info()[0], len(rows)
+        self.result = ctypes.c_int64()
+        self.result_at = ctypes.addressof(self.result)
+        self.check = driver.checker()
+
+    def unchanged(self) -> bool:
+        self.check(self.at, self.count, self.result_at)
+        return self.result.value == self.count
+
+
+class Guard(Words):
     """Guarded items, and the table of memory values that the native loop compares."""
 
     def __init__(self, observed: Observed):
@@ -375,22 +390,16 @@ class Guard:
         self.slow: list[Item] = []
         self.quick: list[Item] = []
         self.starts = array("l")  # of each of these, its first row
-        self.table = array("q")
+        found: Rows = []
         for item, rows in observed:
             if rows is None:
                 self.slow.append(item)
                 continue
             self.quick.append(item)
-            self.starts.append(len(self.table) // 2)
-            for row in rows:
-                self.table.extend(row)
-        self.count = len(self.table) // 2
+            self.starts.append(len(found))
+            found += rows
+        super().__init__(found)
         self.starts.append(self.count)
-        self.table.extend((0, 0))
-        self.at = self.table.buffer_info()[0]
-        self.result = ctypes.c_int64()
-        self.result_at = ctypes.addressof(self.result)
-        self.check = driver.checker()
 
     def difference(self) -> str:
         """Describe what has changed since the recording, or return ""."""
@@ -416,21 +425,6 @@ class Guard:
                 self.changed = item
                 return found
         return ""
-
-
-class Words:
-    """Memory words that must not have changed. The objects at their addresses must be kept alive by the caller."""
-
-    def __init__(self, rows: list[tuple[int, int]]):
-        self.table = array("q", [*(w for row in rows for w in row), 0, 0])
-        self.at, self.count = self.table.buffer_info()[0], len(rows)
-        self.result = ctypes.c_int64()
-        self.result_at = ctypes.addressof(self.result)
-        self.check = driver.checker()
-
-    def unchanged(self) -> bool:
-        self.check(self.at, self.count, self.result_at)
-        return self.result.value == self.count
 
 
 def gradient_rows(t: Any, meta: Any) -> Rows | None:
