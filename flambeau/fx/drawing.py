@@ -33,14 +33,11 @@ def draw_graph(graph_module: GraphModule | Graph, parameters: bool = True) -> Dr
     parameters of an exported program are left out."""
     graph = graph_module if isinstance(graph_module, Graph) else graph_module.graph
     owner = None if isinstance(graph_module, Graph) else graph_module
-    nodes = [n for n in graph.nodes if parameters or not _is_parameter(n)]
+    held = {n for n in graph.nodes if n.op == "placeholder" and str(n.target).startswith(("p_", "b_", "c_"))}
+    nodes = [n for n in graph.nodes if parameters or (n not in held and n.op != "get_attr")]
     boxes = {node: _box(node, owner) for node in nodes}
     edges = [(box, boxes[user]) for node, box in boxes.items() for user in node.users if user in boxes]
     return picture(list(boxes.values()), edges, font=_FONT)
-
-
-def _is_parameter(node: Node) -> bool:
-    return node.op == "get_attr" or (node.op == "placeholder" and str(node.target).startswith(("p_", "b_", "c_")))
 
 
 def _box(node: Node, owner: GraphModule | None) -> Box:

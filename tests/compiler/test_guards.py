@@ -759,3 +759,41 @@ def test_an_option_that_is_gone_is_the_steps_error():
             function(*batch())
         found.append([p.grad for p in model.parameters()])
     same(*found)
+
+
+class Setting:
+    """A class with a number that functions read."""
+
+    value = 2.0
+
+
+@pytest.mark.parametrize("kind", ["variable", "list", "dict", "class"])
+def test_a_number_at_the_address_of_an_equal_one_that_is_gone_is_another(kind):
+    """Words of memory are compared: what was found equal to a value must live as long as its address is expected."""
+    numbers, table, number, half = [2.0], {"number": 2.0}, 2.0, 1.5
+
+    def step(x):
+        return x * {"variable": lambda: number, "list": lambda: numbers[0], "dict": lambda: table["number"],
+                    "class": lambda: Setting.value}[kind]()  # fmt: skip
+
+    Setting.value = 2.0
+    compiled, x = flambeau.compile(step), flambeau.ones(1)
+    for _ in range(6):
+        compiled(x)
+    if kind == "variable":
+        number = number + 0.0  # an equal number, somewhere else
+        assert compiled(x).item() == 2.0
+        number = None
+        number = half * 2  # where that one was
+    elif kind == "class":
+        Setting.value = Setting.value + 0.0
+        assert compiled(x).item() == 2.0
+        Setting.value = None
+        Setting.value = half * 2
+    else:
+        held, key = (numbers, 0) if kind == "list" else (table, "number")
+        held[key] = held[key] + 0.0
+        assert compiled(x).item() == 2.0
+        held[key] = None
+        held[key] = half * 2
+    assert compiled(x).item() == 3.0

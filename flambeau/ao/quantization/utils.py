@@ -332,10 +332,6 @@ def has_no_children_ignoring_parametrizations(module: nn.Module) -> bool:
     return is_parametrized(module) and len(module._modules) == 1 and "parametrizations" in module._modules
 
 
-def _get_path_of_module(root: nn.Module, submodule: nn.Module) -> str | None:
-    return next((name for name, module in root.named_modules() if module is submodule), None)
-
-
 def _normalized_inputs(forward: Callable, args: tuple, kwargs: dict) -> tuple:
     """Return the arguments of a call in the order of the signature, with defaults filled in after the given ones."""
     bound = inspect.signature(forward).bind(*args, **kwargs)

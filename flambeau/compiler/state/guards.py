@@ -63,6 +63,9 @@ class Item:
         """Describe what has changed, or return ""."""
         raise NotImplementedError
 
+    def renew(self) -> None:
+        """Hold the values that are there now, which are equal to those that were: nothing else may get the address of one that rows tell."""
+
     def steps(self) -> list[tuple[Any, str, int]]:
         """Return the counters, in a dict (with a name) or a cell (without), that changed, and by how much."""
         return []
@@ -101,6 +104,9 @@ class DictItem(Item):
     def rows(self) -> Rows | None:
         return layouts.dict_rows(self.held, self.names)
 
+    def renew(self) -> None:
+        self.seen = self._entries()
+
     def changed(self) -> dict[Any, tuple[Any, Any]]:
         """Return the guarded entries that differ, each as it was and as it is; MISSING stands for none."""
         seen, now = self.seen, self._entries()
@@ -135,6 +141,9 @@ class ListItem(Item):
 
     def __init__(self, what: str, held: Any):
         self.what, self.held, self.seen = what, held, contents(held)
+
+    def renew(self) -> None:
+        self.seen = contents(self.held)
 
     def rows(self) -> Rows | None:
         size, items = word(id(self.held) + 16), word(id(self.held) + 24)
@@ -174,6 +183,9 @@ class CellItem(Item):
     def __init__(self, what: str, cell: Any):
         self.what, self.cell, self.seen = what, cell, _contents(cell)
 
+    def renew(self) -> None:
+        self.seen = _contents(self.cell)
+
     def rows(self) -> Rows | None:
         return [word(id(self.cell) + 16)]
 
@@ -189,7 +201,10 @@ class SlotsItem(Item):
 
     def __init__(self, what: str, held: Any, names: list[str]):
         self.what, self.held, self.names = what, held, names
-        self.seen = [getattr(held, n, MISSING) for n in names]
+        self.renew()
+
+    def renew(self) -> None:
+        self.seen = [getattr(self.held, n, MISSING) for n in self.names]
 
     def difference(self) -> str:
         for name, old in zip(self.names, self.seen):
@@ -267,9 +282,11 @@ class TensorItem(Item):
     __slots__ = ("held", "seen", "storage", "autograd")
 
     def __init__(self, what: str, held: Tensor):
-        self.what, self.held = what, held
-        self.storage, self.autograd = held._storage, held._autograd
-        self.seen = self._header()
+        self.what, self.held, self.autograd = what, held, held._autograd
+        self.renew()
+
+    def renew(self) -> None:
+        self.storage, self.seen = self.held._storage, self._header()
 
     def _header(self) -> tuple:
         t = self.held
@@ -323,13 +340,18 @@ class AutogradItem(Item):
 class GroupItem(DictItem):
     """Guard of a group of an optimizer's parameters. Its numbers may change: they are inputs of the update, in `options`."""
 
-    __slots__ = ("optimizer", "options", "choices", "whole", "widths")
+    __slots__ = ("optimizer", "options", "choices", "whole", "widths", "alive")
 
     def __init__(self, what: str, group: dict, optimizer: Any, options: dict[str, Any]):
         self.widths = {k: _width(v) for k, v in group.items()}
         super().__init__(what, group, tuple(k for k, width in self.widths.items() if not width))
         self.optimizer, self.options, self.choices = optimizer, options, _choices(options)
         self.whole: Any = None  # the names whose words were observed before it was known for a group; None for all
+        self.renew()
+
+    def renew(self) -> None:
+        super().renew()
+        self.alive = contents(self.held)  # numbers, too
 
     def rows(self) -> Rows | None:
         return layouts.dict_rows(self.held, self.whole)
@@ -415,6 +437,7 @@ class Guard(Words):
             if found:
                 self.changed = item
                 return found
+            item.renew()
             rows = item.rows()
             if rows is None or len(rows) != start - first:
                 return f"{item.what} changed"

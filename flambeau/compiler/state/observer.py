@@ -13,6 +13,8 @@ import dis
 import inspect
 import re
 import sys
+import threading
+import traceback
 import types
 import warnings
 import weakref
@@ -70,6 +72,57 @@ class Ran:
         return not FRAMES_ARE_KNOWN or function_id(f) in self.functions
 
 
+@contextlib.contextmanager
+def _traced(told: Callable[[types.FrameType, str, Any], Any]) -> Iterator[bool]:
+    """Context manager: call `told` before each instruction of users' code that is called inside, up to Python 3.12; False in its place if
+    that is not possible."""
+
+    def begin(frame: types.FrameType, event: str, arg: Any) -> Any:
+        if collecting.now or kind_of(frame.f_code, frame.f_globals) != USER:
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return told
+
+    former = sys.gettrace()
+    sys._getframe().f_trace_opcodes = True  # Python 3.12 looks for such a frame when the function is set
+    sys.settrace(former or begin)
+    try:
+        yield former is None
+    finally:
+        sys.settrace(former)
+
+
+@contextlib.contextmanager
+def _monitored(told: Callable[[types.FrameType, str, Any], Any]) -> Iterator[bool]:
+    """Context manager: the same from Python 3.13 on, whose tracing begins to show instructions in the next call only."""
+    monitoring = vars(sys)["monitoring"]
+    tool = next((i for i in range(6) if monitoring.get_tool(i) is None and sys.gettrace() is None), None)
+    if tool is None:
+        yield False
+        return
+    mine, instruction = threading.get_ident(), monitoring.events.INSTRUCTION
+    running = {id(frame) for frame, _ in traceback.walk_stack(sys._getframe())}
+
+    def seen(code: types.CodeType, offset: int) -> Any:
+        frame = sys._getframe(1)
+        if collecting.now or threading.get_ident() != mine or id(frame) in running:
+            return None
+        if kind_of(code, frame.f_globals) != USER:
+            return monitoring.DISABLE
+        told(frame, "opcode", None)
+        return None
+
+    monitoring.use_tool_id(tool, __name__)
+    try:
+        monitoring.register_callback(tool, instruction, seen)
+        monitoring.set_events(tool, instruction)
+        yield True
+    finally:
+        monitoring.set_events(tool, 0)
+        monitoring.free_tool_id(tool)
+        monitoring.restart_events()
+
+
 class Observer:
     """Observer of a function's calls: the code that they have run, and what that code has queried."""
 
@@ -120,31 +173,23 @@ class Observer:
         """Context manager: note which instructions of users' code run, or, `strictly`, raise NewCode before one that has never run. A
         debugger keeps its place: then nothing is noted. What a garbage collection calls is not code of the call."""
 
-        def begin(frame: types.FrameType, event: str, arg: Any) -> Any:
-            code = frame.f_code
-            if collecting.now or kind_of(code, frame.f_globals) != USER:
-                return None
+        def told(frame: types.FrameType, event: str, arg: Any) -> Any:
+            code, offset = frame.f_code, frame.f_lasti
             done = self.instructions.setdefault(id(code), (code, set()))[1]
-
-            def follow(frame: types.FrameType, event: str, arg: Any) -> Any:
-                if strictly and event == "opcode" and frame.f_lasti not in done:
-                    problem = NewCode(f"{code.co_name} runs other code for other sizes")
-                    problem.raises = _only_raises(code, frame.f_lasti)
-                    raise problem
-                done.add(frame.f_lasti)
-                return follow
-
-            frame.f_trace_opcodes, frame.f_trace_lines = True, False
-            return follow
+            if strictly and event == "opcode" and offset not in done:
+                problem = NewCode(f"{code.co_name} runs other code for other sizes")
+                problem.raises = _only_raises(code, offset)
+                raise problem
+            done.add(offset)
+            return told
 
         notice_collections()
-        former = sys.gettrace()
-        sys._getframe().f_trace_opcodes = True  # Python 3.12 looks for such a frame when the function is set
-        sys.settrace(former or begin)
         try:
-            yield
+            with (_traced if sys.version_info < (3, 13) else _monitored)(told) as followed:
+                if strictly and not followed:
+                    raise NewCode("a debugger or other tools follow the program")
+                yield
         finally:
-            sys.settrace(former)
             self.noted = True
 
     @staticmethod

@@ -36,10 +36,6 @@ class Partition:
         return len(self.nodes)
 
 
-def _is_getitem(node: Node) -> bool:
-    return node.op == "call_function" and qualified_name(node.target) == "_operator.getitem"
-
-
 class CapabilityBasedPartitioner:
     """Partition the supported nodes of a graph into as few groups as possible, each of which can run as a unit."""
 
@@ -169,7 +165,8 @@ class _Groups:
         while changed:
             changed = False
             for node in self.module.graph.nodes:
-                if not node.users or not all(_is_getitem(user) for user in node.users):
+                names = {qualified_name(user.target) if user.op == "call_function" else "" for user in node.users}
+                if names != {"_operator.getitem"}:
                     continue
                 group = self.group_of.get(node)
                 for user in node.users:
