@@ -17,7 +17,6 @@ from ..ops.machinery.matching import bound
 from ..ops.machinery.schema import Argument, Schema
 from ..ops.pointwise.comparison import isclose
 from ..random import fork_rng, manual_seed
-from .aten.overloads import OpOverload, OpOverloadPacket
 from .operator import OperatorFace
 
 _compiler, _proxies, _testing = map(naming.late, ("compiler", "export.proxy_tensor", "testing"))
@@ -72,7 +71,7 @@ def opcheck(
 def _one_overload(op: Any) -> Any:
     """Return the function of an operator given as itself, by its definition or by its only overload."""
     op = getattr(op, "_opoverload", op)
-    if isinstance(op, OpOverloadPacket):
+    if hasattr(op, "overloads"):  # a packet of torch.ops
         names = ["" if name == "default" else name for name in op.overloads()]
         if len(names) != 1:
             raise RuntimeError(
@@ -81,7 +80,7 @@ def _one_overload(op: Any) -> Any:
             )
         op = getattr(op, op.overloads()[0])
     record = getattr(op, "op", None)
-    if not isinstance(op, OpOverload) and (record is None or record.schema.name.startswith("aten::")):
+    if not hasattr(op, "_schema") and (record is None or record.schema.name.startswith("aten::")):
         raise ValueError(f"opcheck(op, ...): op must be an operator, e.g. torch.ops.aten.sin.default, got {type(op)}")
     return op
 

@@ -284,7 +284,7 @@ CASES = {
     ),
     "fractional_max_pool3d": (
         lambda x: F.fractional_max_pool3d(x, 2, output_size=2, _random_samples=torch.full((1, 1, 3), 0.5, dtype=torch.float64)),
-        (real(1, 1, 3, 3, 3),),
+        (real(1, 1, 4, 4, 4),),
     ),
     "max_unpool2d": (lambda x: F.max_unpool2d(x, torch.tensor([[[[0, 3], [8, 15]]]]), 2), (real(1, 1, 2, 2),)),
     "max_unpool3d": (lambda x: F.max_unpool3d(x, torch.tensor([[[[[5]]]]]), 2), (real(1, 1, 1, 1, 1),)),

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from ...core.size import Size, make_size
 from . import _shard_order
-from ._shard_order import ShardOrder
+from ._shard_order import ShardOrder as ShardOrder
+from ._shard_order import ShardOrderEntry as ShardOrderEntry
 from .placement_types import Partial, Placement, Replicate, Shard, _is_shard_like, _StridedShard
 
 
