@@ -13,6 +13,7 @@ where there is a GPU, `(no GPU)` where there is none, `(flambeau)` with this lib
 from __future__ import annotations
 
 import ast
+import builtins
 import contextlib
 import functools
 import importlib
@@ -157,6 +158,8 @@ def _printed(line: CodeType, answer: str, names: dict[str, Any]) -> str:
             if not may_raise(answer):
                 raise
             print(f"Traceback (most recent call last):\n  ...\n{type(error).__name__}: {error}")
+        finally:
+            vars(builtins).pop("_", None)  # the value that was shown last: fx, for one, looks at Python's builtins
     return text.getvalue()
 
 

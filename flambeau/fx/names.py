@@ -161,7 +161,7 @@ def snake_case(name: str) -> str:
 # -- variables ------------------------------------------------------------------------------------------------------------
 
 _NUMBERED = re.compile(r"([a-zA-Z_]\w*?)(?:_(\d+))?", re.ASCII)
-_FORBIDDEN: dict[str, Any] = {word: object() for word in keyword.kwlist}
+_FORBIDDEN: dict[str, Any] = {**{word: object() for word in keyword.kwlist}, **vars(builtins)}
 
 
 def forbid_name(name: str, value: Any) -> None:
@@ -196,7 +196,7 @@ class Namespace:
             number = int(digits)
         else:
             number = self._base_count.get(base, 0)
-            if _FORBIDDEN.get(candidate, vars(builtins).get(candidate, obj)) is not obj:
+            if _FORBIDDEN.get(candidate, obj) is not obj:
                 number += 1
                 candidate = f"{base}_{number}"
         while candidate in self._used_names:

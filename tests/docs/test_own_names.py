@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import doctest
 import inspect
 import re
@@ -38,6 +39,7 @@ def test_arguments_are_named_and_the_example_runs(
     unnamed = [name for name in inspect.signature(own).parameters if not re.search(rf"`{name}\b", text)]
     assert not unnamed
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(builtins, "_", None, raising=False)  # doctest leaves the value there that was shown last
     scope = {**vars(inspect.getmodule(own)), "flambeau": flambeau}
     (test,) = doctest.DocTestFinder(recurse=False).find(own, own.__name__, globs=scope, module=False)
     assert test.examples

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import importlib
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -98,11 +97,7 @@ def test_concrete_arguments_print_the_same(program: str, given: Any) -> None:
     assert_same(program, texts)
 
 
-def test_a_module_of_a_dict_and_types_prints_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(
-        vars(builtins), "_", raising=False
-    )  # what was printed last, which other tests leave: no variable is called so then
-
+def test_a_module_of_a_dict_and_types_prints_the_same() -> None:
     def texts(library: SimpleNamespace) -> list[str]:
         graph = library.fx.Graph()
         x = graph.placeholder("x", type_expr=list[int])
