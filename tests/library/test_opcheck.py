@@ -177,6 +177,8 @@ def gradient_of_the_kernel(m):
 CASES = [c for c in list(vars().values()) if inspect.isfunction(c) and list(inspect.signature(c).parameters) == ["m"]]
 # A graph here follows a user's view and the operators inside a kernel; PyTorch's refuses the one and loses the other's gradient.
 MORE = {view_as_declared: {"test_aot_dispatch_dynamic"}, gradient_of_the_kernel: {"test_aot_dispatch_dynamic"}}
+# Where results share memory in secret, PyTorch's own answer depends on what was traced before in the process.
+UNSTEADY = {view_in_secret: {"test_aot_dispatch_dynamic"}, results_that_share: {"test_aot_dispatch_dynamic"}}
 
 
 def passed(T, case):
@@ -189,7 +191,8 @@ def passed(T, case):
 @pytest.mark.parametrize("case", CASES, ids=[c.__name__ for c in CASES])
 def test_the_same_is_found(case):
     expected = told(inspect.getsource(case), lambda: passed(importlib.import_module("torch"), case))
-    assert set(passed(flambeau, case)) == set(expected) | MORE.get(case, set())
+    found = set(passed(flambeau, case))
+    assert found - UNSTEADY.get(case, set()) == (set(expected) | MORE.get(case, set())) - UNSTEADY.get(case, set())
 
 
 def test_errors_name_the_test_and_the_cause():
