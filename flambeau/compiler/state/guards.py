@@ -64,7 +64,7 @@ class Item:
         raise NotImplementedError
 
     def renew(self) -> None:
-        """Hold the values that are there now, which are equal to those that were: nothing else may get the address of one that rows tell."""
+        """Hold the present values, which are equal to the former ones: while a row expects an address, its object must live."""
 
     def steps(self) -> list[tuple[Any, str, int]]:
         """Return the counters, in a dict (with a name) or a cell (without), that changed, and by how much."""

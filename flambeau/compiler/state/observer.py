@@ -94,7 +94,7 @@ def _traced(told: Callable[[types.FrameType, str, Any], Any]) -> Iterator[bool]:
 
 @contextlib.contextmanager
 def _monitored(told: Callable[[types.FrameType, str, Any], Any]) -> Iterator[bool]:
-    """Context manager: the same from Python 3.13 on, whose tracing begins to show instructions in the next call only."""
+    """Context manager: do what `_traced` does from Python 3.13 on, where tracing shows no instructions of a function's first call."""
     monitoring = vars(sys)["monitoring"]
     tool = next((i for i in range(6) if monitoring.get_tool(i) is None and sys.gettrace() is None), None)
     if tool is None:
