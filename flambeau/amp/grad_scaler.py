@@ -220,6 +220,9 @@ class GradScaler:
             tracker.copy_(where(due | infinite, 0, steps))
 
     # -- settings -----------------------------------------------------------------------------------------------------------
+    def _get_scale_async(self) -> Tensor | None:
+        return self._scale
+
     def get_scale(self) -> float:
         """Return the factor; 1 if the scaler is off."""
         if not self._enabled:

@@ -260,6 +260,10 @@ class _ConvTransposeNd(_ConvNd):
         )
 
 
+class _ConvTransposeMixin(_ConvTransposeNd):
+    """The former name of the base of transposed convolutions, which third-party layers still subclass."""
+
+
 class ConvTranspose1d(_ConvTransposeNd):
     """Transposed convolution over (N, C, L): the gradient of a Conv1d as a layer, which makes sequences longer."""
 

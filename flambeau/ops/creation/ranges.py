@@ -152,6 +152,10 @@ def _(t: Tensor, start: float, step: float, name: str) -> None:
         whole_steps(t, int(np.int64(int(start))), int(np.int64(int(step))), count)  # or OverflowError
 
 
+def _range_dtype(values: tuple[Any, ...]) -> dtype:
+    return dt.int64 if all(isinstance(v, int) for v in values) else get_default_dtype()
+
+
 @composite(kind="creation", method=False)
 def arange(*args: Any, out: Any = None, **options: Any) -> Tensor:
     """arange(start, end=None, step=1, *, out=None, **options): numbers from start up to, not including, end in steps of step.
@@ -165,13 +169,7 @@ def arange(*args: Any, out: Any = None, **options: Any) -> Tensor:
         return _write_range(raw_empty(args, dt.int64, default_device()), 0, 1, "arange")
     bounds = _arange_bounds(args, options)
     chosen = read_options("arange", options)
-    d = chosen.dtype or (
-        out.dtype
-        if isinstance(out, Tensor)
-        else dt.int64
-        if all(isinstance(v, int) for v in bounds)
-        else get_default_dtype()
-    )
+    d = chosen.dtype or (out.dtype if isinstance(out, Tensor) else _range_dtype(bounds))
     start, end, step = map(_real, bounds)
     if d is dt.int64:  # computed in integers; narrower ones are counted as given, then truncated
         if step != 0 and int(step) == 0:

@@ -49,11 +49,7 @@ def narrow_bounds(input: Tensor, dim: int, start: Any, length: int) -> tuple[int
 
 
 @primitive(
-    grads={
-        "input": lambda g, input_shape, dim, start, length: spread(
-            g, input_shape, lambda t: narrow(t, dim, start, length)
-        )
-    },
+    grads={"input": lambda g, input_shape, dim, start, length: _narrow_backward(g, input_shape, dim, start, length)},
     out="exact",
     batching=Batched("along", repeat=False),
 )
@@ -65,6 +61,10 @@ def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
         )
     d, begin = narrow_bounds(input, dim, start, length)
     return slice_dim(input, d, begin, begin + length, 1).clone()
+
+
+def _narrow_backward(g: Tensor, shape: Any, dim: int, start: int, length: int) -> Any:
+    return spread(g, shape, lambda t: narrow(t, dim, start, length))
 
 
 # -- several parts -------------------------------------------------------------------------------------------------
