@@ -8,18 +8,17 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..ops.machinery.matching import NoMatch, assigned, require_count, told
+from ..ops.machinery.matching import bind_objects, required
 from . import tracing_state
 from .emitter import Emitter
 from .failures import Failure
 from .interpreter import Program
 from .ir import Graph
-from .matching import mismatch
 from .naming import unmangled
 from .objects import to_python, to_script
-from .schema import REQUIRED, Schema
+from .schema import Argument, Schema
 from .source import FrontendError, Range, Source, compiling, error
-from .types import ClassType, Type, result_type
+from .types import ClassType, result_type
 
 
 class Definition:
@@ -93,8 +92,8 @@ class Function:
         return self._program.run(values)
 
     def bind(self, args: tuple, kwargs: dict) -> list:
-        """Return the values of all arguments in order, converted; raises TypeError or RuntimeError with PyTorch's messages."""
-        return bind(self.schema, args, kwargs)
+        """Return the values of all arguments in order, converted; raises RuntimeError with PyTorch's messages."""
+        return required(self.schema, bind_objects, args, kwargs, _script_value)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         recording = tracing_state.active()
@@ -114,33 +113,10 @@ def _spoken(function: Function) -> str:
     return ".".join(parts[-2:] if function.owner is not None else parts[-1:])
 
 
-def bind(schema: Schema, args: tuple, kwargs: dict) -> list:
-    """Return the values of all arguments of a call; raises RuntimeError if they do not fit the schema."""
-    values: list[Any] = []
-    try:
-        require_count(schema, args, kwargs)
-        for number, (argument, given) in enumerate(assigned(schema, args, kwargs)):
-            if given is REQUIRED:
-                default = argument.default
-                values.append(list(default) if isinstance(default, list) else default)
-                continue
-            if argument.N is not None and isinstance(given, (int, float)) and not isinstance(given, bool):
-                given = [given] * argument.N
-            values.append(_checked(schema, number, argument.name, given, argument.type))
-    except NoMatch as problem:
-        raise RuntimeError(told(schema, problem)) from None
-    return values
-
-
-def _checked(schema: Schema, number: int, name: str, value: Any, kind: Type) -> Any:
-    try:
-        return to_script(value, kind)
-    except TypeError as problem:
-        found = type(value).__name__
-        raise RuntimeError(
-            f"{schema.name}() {mismatch(name, kind, found)}"
-            f"Position: {number}\nValue: {value!r}\nDeclaration: {schema}\nCast error details: {problem}"
-        ) from None
+def _script_value(argument: Argument, given: Any) -> Any:
+    if argument.N is not None and isinstance(given, (int, float)):
+        given = [given] * argument.N
+    return to_script(given, argument.type)
 
 
 # -- from Python functions --------------------------------------------------------------------------------------------------
@@ -148,7 +124,6 @@ def _checked(schema: Schema, number: int, name: str, value: Any, kind: Type) -> 
 
 def parsed(function: Callable) -> tuple[ast.FunctionDef, Source]:
     """Return the syntax tree of a Python function."""
-    code = getattr(function, "__code__", None)
     if getattr(function, "__name__", "") == "<lambda>":
         raise FrontendError("lambda functions cannot be compiled: write a def")
     try:
@@ -164,7 +139,6 @@ def parsed(function: Callable) -> tuple[ast.FunctionDef, Source]:
     tree = ast.parse(flat).body
     if len(tree) != 1 or not isinstance(tree[0], ast.FunctionDef):
         raise RuntimeError(f"Expected a single top-level function: {filename}:{first}")
-    del code
     return tree[0], Source(flat, filename, first, indent)
 
 

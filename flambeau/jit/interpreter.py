@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..ops.machinery.matching import NoMatch, first_match
 from . import operators
 from .failures import Registers, Step, run_steps
 from .instructions import SPECIAL
 from .ir import Block, Graph, Node, Value
-from .matching import Named, try_match
-from .schema import schemas_of
+from .matching import Named, match_schema
+from .schema import Schema, schemas_of
 from .types import ListType
 
 # -- programs ---------------------------------------------------------------------------------------------------------------
@@ -126,14 +128,18 @@ def _as_list(value: Any) -> Any:
 
 
 def _schema_of(node: Node) -> Any:
-    for allow in (False, True):
-        for schema in schemas_of(node.kind_):
-            if len(schema.arguments) != len(node.inputs_) and not schema.is_vararg:
-                continue
-            named = [Named(v, None, a.name) for v, a in zip(node.inputs_, schema.arguments)]
-            if try_match(Graph(), None, schema, [], named, None, allow, []) is not None:
-                return schema
-    return None
+    """Return the schema of the first overload that fits a node's inputs, preferably without conversions; None if there is none."""
+
+    def fits(allow: bool, schema: Schema) -> Schema:
+        if len(schema.arguments) != len(node.inputs_) and not schema.is_vararg:
+            raise NoMatch
+        named = [Named(v, None, a.name) for v, a in zip(node.inputs_, schema.arguments)]
+        return match_schema(Graph(), None, [], named, None, allow, schema).schema
+
+    overloads = schemas_of(node.kind_)
+    return first_match(overloads, functools.partial(fits, False)) or first_match(
+        overloads, functools.partial(fits, True)
+    )
 
 
 def _calling(run: Callable, ins: list[int], out: int) -> Step:

@@ -9,10 +9,10 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ..ops.machinery.matching import FUNCTION_NAMES, NoMatch, assigned
+from ..ops.machinery.matching import FUNCTION_NAMES, NoMatch, first_match, matched, mismatch, told
 from . import types as T
 from .ir import Graph, Value
-from .schema import REQUIRED, Argument, Schema
+from .schema import Argument, Schema
 from .source import Range, error
 from .type_joins import unify, without_none
 
@@ -191,8 +191,8 @@ def plan_argument(
     given: Named,
     allow: bool,
     known: dict[str, T.Type],
-    wrong: list[str],
-) -> Plan | None:
+) -> Plan:
+    """Plan the conversion of a value to the type of its argument; raises NoMatch."""
     value = given.value
     actual = value.type
     formal = argument.type
@@ -202,19 +202,14 @@ def plan_argument(
         if actual is element or (actual in T.INT_LIKE and element in T.INT_LIKE):
             size = argument.N
             one, _ = plan_conversion(graph, place, element, value, allow)
-
-            def repeated() -> Value:
-                item = one()
-                return graph.list_of(element, [item] * size, place)
-
-            return repeated
+            return lambda: graph.list_of(element, [one()] * size, place)
     if has_variables(formal):
         problem = bind_variables(formal, actual, known) if value.node.kind_ != "prim::EmptyListLiteral" else None
         if problem is not None:
-            wrong.append(
-                f"Could not match type {actual.repr_str()} to {formal.repr_str()} in argument '{argument.name}': {problem}.\n"
+            raise NoMatch(
+                "said",
+                f"Could not match type {actual.repr_str()} to {formal.repr_str()} in argument '{argument.name}': {problem}.\n",
             )
-            return None
         wanted = filled(formal, known)
     else:
         wanted = formal
@@ -234,68 +229,37 @@ def plan_argument(
         message += "Empty lists default to List[Tensor]. Add a variable annotation to the assignment to create an empty list of another type (torch.jit.annotate(List[T, []]) where T is the type of elements in the list for Python 2)\n"
     if why:
         message += why[0] + "\n"
-    wrong.append(message)
-    return None
+    raise NoMatch("said", message)
 
 
-def mismatch(name: str, wanted: T.Type, found: str) -> str:
-    """Return the error message about an argument of the wrong type."""
-    text = f"Expected a value of type '{wanted.repr_str()}' for argument '{name}' but instead found type '{found}'.\n"
-    if wanted is T.INFERRED:
-        text += f"Inferred '{name}' to be of type 'Tensor' because it was not annotated with an explicit type.\n"
-    return text
-
-
-def _takes_rest(schema: Schema, index: int) -> bool:
-    """Return whether positional arguments from here on may be the elements of one list: `torch.zeros(2, 3)`."""
-    argument = schema.arguments[index]
-    last = index + 1 == len(schema.arguments) or schema.arguments[index + 1].kwarg_only
-    kind = argument.type
-    return (
-        last
-        and argument.N is None
-        and isinstance(kind, T.ListType)
-        and not has_variables(kind)
-        and not isinstance(kind.element, (T.ListType, T.TupleType))
-    )
-
-
-def try_match(
+def match_schema(
     graph: Graph,
     place: Range | None,
-    schema: Schema,
     args: Sequence[Named],
     kwargs: Sequence[Named],
     owner: Named | None,
     allow: bool,
-    wrong: list[str],
-) -> Match | None:
-    """Match a call with one schema. Returns None if it does not fit, with the reasons added to `wrong`."""
+    schema: Schema,
+) -> Match:
+    """Match a call with one schema; raises NoMatch if it does not fit."""
     if owner is not None:
-        if schema.index_of("self") is None:
-            wrong.append("Provided self argument not used in schema.\n")
-            return None
-        place_of_self = min(schema.index_of("self") or 0, len(args))
+        place_of_self = schema.index_of("self")
+        if place_of_self is None:
+            raise NoMatch("said", "Provided self argument not used in schema.\n")
         args = [*args[:place_of_self], owner, *args[place_of_self:]]
     known: dict[str, T.Type] = {}
-    plans: list[Plan] = []
+
+    def convert(argument: Argument, given: Any) -> Plan:
+        if isinstance(given, list):
+            return _plan_rest(graph, place, argument, given, allow)
+        return plan_argument(graph, place, argument, given, allow, known)
+
+    def omitted(argument: Argument) -> Plan:
+        return _plan_default(graph, argument, filled(argument.type, known))
+
     args = _with_rest_joined(schema, args)
-    named = {k.name or "": k for k in kwargs}
-    try:
-        for argument, given in assigned(schema, args, named, FUNCTION_NAMES if "::" in schema.name else {}):
-            if given is REQUIRED:
-                plans.append(_plan_default(graph, argument, filled(argument.type, known)))
-                continue
-            if isinstance(given, list):
-                plan = _plan_rest(graph, place, argument, given, allow, wrong)
-            else:
-                plan = plan_argument(graph, place, argument, given, allow, known, wrong)
-            if plan is None:
-                return None
-            plans.append(plan)
-    except NoMatch as problem:
-        wrong.append(_told(schema, problem))
-        return None
+    also = FUNCTION_NAMES if "::" in schema.name else {}
+    plans = matched(schema, args, {k.name or "": k for k in kwargs}, convert, omitted, also)
     plans += [functools.partial(_given, a.value) for a in args[len(schema.positional) :]]  # those of ...
     return Match(schema, plans, [filled(t, known) for t in schema.result_types])
 
@@ -303,48 +267,39 @@ def try_match(
 def _with_rest_joined(schema: Schema, args: Sequence[Named]) -> Sequence[Any]:
     """Return the positional arguments, with trailing elements of one list joined to it: `torch.zeros(2, 3)`."""
     last = len(schema.positional) - 1
-    if 0 <= last < len(args) and _takes_rest(schema, last) and _is_spread(args, last, schema.arguments[last].type):
-        return [*args[:last], list(args[last:])]
-    return args
+    if not 0 <= last < len(args) or schema.positional[last].N is not None:
+        return args
+    kind, first = schema.positional[last].type, args[last].value.type
+    spreads = (
+        isinstance(kind, T.ListType)
+        and not has_variables(kind)
+        and not isinstance(kind.element, (T.ListType, T.TupleType))
+    )
+    whole = first is T.NONE or isinstance(first, (T.ListType, T.TupleType, T.OptionalType, T.UnionType))
+    return [*args[:last], list(args[last:])] if spreads and not whole else args
 
 
-def _told(schema: Schema, problem: NoMatch) -> str:
-    """Return the compiler's error message for a call that does not match a schema."""
-    kind, *details = problem.args
-    if kind == "missing":
-        return f"Argument {details[0]} not provided.\n"
-    if kind == "positional":
-        return f"Expected at most {details[0]} arguments but found {details[1]} positional arguments.\n"
-    if kind == "unknown":
-        return f"Keyword argument {details[0]} unknown.\n"
-    return f"Argument {details[0]} specified twice in schema.\n"
+# The compiler's messages about a call that does not match a schema.
+_SAID = {
+    "missing": "Argument {0} not provided.\n",
+    "positional": "Expected at most {0} arguments but found {1} positional arguments.\n",
+    "unknown": "Keyword argument {0} unknown.\n",
+    "twice": "Argument {0} specified twice in schema.\n",
+    "said": "{0}",
+}
 
 
 def _given(value: Value) -> Value:
     return value
 
 
-def _is_spread(args: Sequence[Named], position: int, kind: T.Type) -> bool:
-    """Return whether the rest of the arguments are the elements of a list rather than one list."""
-    first = args[position].value.type
-    assert isinstance(kind, T.ListType)
-    return not (
-        isinstance(first, (T.ListType, T.TupleType))
-        or first is T.NONE
-        or isinstance(first, (T.OptionalType, T.UnionType))
-    )
-
-
-def _plan_rest(
-    graph: Graph, place: Range | None, argument: Argument, rest: Sequence[Named], allow: bool, wrong: list[str]
-) -> Plan | None:
+def _plan_rest(graph: Graph, place: Range | None, argument: Argument, rest: Sequence[Named], allow: bool) -> Plan:
     element = argument.type.element
     plans = []
     for given in rest:
         plan, result = plan_conversion(graph, place, element, given.value, allow)
         if not T.is_subtype(result, element):
-            wrong.append(mismatch(argument.name, argument.type, given.value.type.repr_str()))
-            return None
+            raise NoMatch("said", mismatch(argument.name, argument.type, given.value.type.repr_str()))
         plans.append(plan)
     return lambda: graph.list_of(element, [p() for p in plans], place)
 
@@ -390,24 +345,21 @@ def match_call(
     args: Sequence[Named],
     kwargs: Sequence[Named],
     owner: Named | None = None,
-    render: bool = True,
 ) -> Match:
     """Return the match with the first schema that a call fits, preferably without conversions; raises an error that names all schemas."""
+    problems: list[tuple[Schema, NoMatch]] = []
     for allow in (False, True) if len(schemas) > 1 else (True,):
-        for schema in schemas:
-            found = try_match(graph, place, schema, args, kwargs, owner, allow, [])
-            if found is not None:
-                return found
-    reports = []
-    for schema in schemas:
-        wrong: list[str] = []
-        try_match(graph, place, schema, args, kwargs, owner, True, wrong)
-        reports.append((schema, wrong[-1] if wrong else ""))
+        problems.clear()
+        found = first_match(
+            schemas, functools.partial(match_schema, graph, place, args, kwargs, owner, allow), problems
+        )
+        if found is not None:
+            return found
+    reasons = [told(*problem, _SAID) for problem in problems]
     if len(schemas) == 1:
-        schema, text = reports[0]
-        raise error(place, f"\n{schema}:\n{text.rstrip(chr(10))}")
+        raise error(place, f"\n{schemas[0]}:\n{reasons[0].rstrip(chr(10))}")
     lines = ["Arguments for call are not valid.\nThe following variants are available:\n"]
-    lines += [f"  \n  {schema}:\n  {text}" for schema, text in reports]
+    lines += [f"  \n  {schema}:\n  {text}" for schema, text in zip(schemas, reasons)]
     lines.append("\nThe original call is")
     raise error(place, "".join(lines))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import copy
 import enum
 from collections.abc import Callable, Sequence
@@ -13,9 +14,17 @@ import flambeau as torch
 from ..core.native_class import CustomClass
 from ..core.tensor import Tensor
 from ..futures import Future
+from ..ops.machinery.matching import as_list, as_number, unfit
 from . import operators
 from . import types as T
 from .marks import compiled
+
+_NUMBERS: dict[T.Type, type] = {T.FLOAT: float, T.BOOL: bool, T.COMPLEX: complex}
+# The Python classes of the values of a type.
+_CLASSES: dict[T.Type, Any] = {
+    **_NUMBERS, T.NUMBER: (int, float, complex), T.STRING: str, T.NONE: type(None), T.DEVICE: torch.device, T.GENERATOR: torch.Generator,
+    T.ANY_LIST: list, T.ANY_TUPLE: tuple, T.ANY_ENUM: enum.Enum,
+}  # fmt: skip
 
 
 class ScriptObject:
@@ -103,53 +112,43 @@ def to_script(value: Any, kind: T.Type) -> Any:
     if isinstance(kind, T.TensorType):
         if isinstance(value, Tensor):
             return value
-        raise TypeError(_unfit(value, kind))
+        raise TypeError(unfit(value, str(kind)))
     if kind is T.ANY:
         return _any_to_script(value)
     if isinstance(kind, T.OptionalType):
         return None if value is None else to_script(value, kind.element)
     if isinstance(kind, T.UnionType):
-        for member in sorted(kind.members, key=lambda m: not fits(value, m)):
-            try:
-                return to_script(value, member)
-            except TypeError:
-                continue
-        raise TypeError(_unfit(value, kind))
-    if isinstance(value, Tensor) and (kind is T.INT or kind is T.FLOAT):
-        return (int if kind is T.INT else float)(value.item())
+        return _member_to_script(value, kind)
     if kind is T.INT or kind in T.INT_LIKE:
-        if isinstance(value, int) and not isinstance(value, bool):
-            return int(value)
-        if operators.is_numbered(value):
-            return operators.number_of(value)
-        raise TypeError(_unfit(value, kind))
-    if kind is T.FLOAT:
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return float(value)
-        raise TypeError(_unfit(value, kind))
-    if kind is T.BOOL:
-        if isinstance(value, int):
-            return bool(value)
-        raise TypeError(_unfit(value, kind))
+        return operators.number_of(value) if operators.is_numbered(value) else as_number(int, value)
+    if kind in _NUMBERS:
+        return as_number(_NUMBERS[kind], value)
     if isinstance(kind, T.ListType):
         if getattr(value, "script_kind", None) == kind:  # a ScriptList: programs change it in place
             return value
-        if isinstance(value, (list, tuple)) or (
-            hasattr(value, "__iter__") and not isinstance(value, (str, dict, Tensor))
-        ):
-            return [to_script(v, kind.element) for v in value]
-        raise TypeError(_unfit(value, kind))
+        alike = as_list if kind.element in _NUMBERS or kind.element in (T.INT, T.TENSOR) else list
+        return [to_script(v, kind.element) for v in alike(value)]
     if isinstance(kind, T.DictType):
         if getattr(value, "script_kind", None) == kind:
             return value
         if not isinstance(value, dict):
-            raise TypeError(_unfit(value, kind))
+            raise TypeError(unfit(value, str(kind)))
         return {to_script(k, kind.key): to_script(v, kind.value) for k, v in value.items()}
     if isinstance(kind, T.TupleType):
-        if not isinstance(value, tuple) or len(value) != len(kind.elements):
-            raise TypeError(_unfit(value, kind))
-        return make_tuple(kind, [to_script(v, t) for v, t in zip(value, kind.elements)])
+        parts = tuple(value)
+        if len(parts) != len(kind.elements):
+            raise TypeError(f"Object {value} had a different number of elements than type {kind}")
+        return make_tuple(kind, [to_script(v, t) for v, t in zip(parts, kind.elements)])
     return _other_to_script(value, kind)
+
+
+def _member_to_script(value: Any, kind: T.UnionType) -> Any:
+    """Convert a value to the member of a union that has its type: no number becomes another kind of number."""
+    for member in sorted(kind.members, key=lambda m: not fits(value, m)):
+        if fits(value, member) or operators.is_numbered(value) or member not in T.OF_PYTHON.values():
+            with contextlib.suppress(TypeError):
+                return to_script(value, member)
+    raise TypeError(unfit(value, str(kind)))
 
 
 def _other_to_script(value: Any, kind: T.Type) -> Any:
@@ -157,28 +156,18 @@ def _other_to_script(value: Any, kind: T.Type) -> Any:
         native = issubclass(kind.python_class or object, CustomClass)
         if kind.is_module or native or isinstance(value, (ScriptObject, CustomClass)):
             if getattr(value, "script_type", None) is not kind:
-                raise TypeError(_unfit(value, kind))
+                raise TypeError(unfit(value, str(kind)))
             return value
         return object_to_script(value, kind)
     if isinstance(kind, T.InterfaceType):
         return _fulfilling(value, kind)
-    checks: dict[T.Type, Any] = {
-        T.STRING: str, T.NONE: type(None), T.COMPLEX: (int, float, complex), T.NUMBER: (int, float, complex), T.GENERATOR: torch.Generator,
-        T.ANY_ENUM: enum.Enum, T.ANY_TUPLE: tuple, T.ANY_LIST: list,
-    }  # fmt: skip
-    if kind is T.DEVICE and isinstance(value, (str, torch.device)):
+    if kind is T.DEVICE and isinstance(value, str):
         return torch.device(value)
-    if isinstance(kind, T.EnumType):
-        if isinstance(value, kind.python_class):
-            return value
-    elif isinstance(kind, T.FutureType):
-        if isinstance(value, Future):
-            return value
-    elif kind in checks and isinstance(value, checks[kind]):
-        return complex(value) if kind is T.COMPLEX else value
-    elif kind is T.STORAGE or kind is T.ANY_CLASS:
+    if kind is T.STRING and isinstance(value, bytes):
+        return value.decode()
+    if fits(value, kind) or kind is T.STORAGE or kind is T.ANY_CLASS:
         return value
-    raise TypeError(_unfit(value, kind))
+    raise TypeError(unfit(value, str(kind)))
 
 
 def _fulfilling(value: Any, kind: T.InterfaceType) -> Any:
@@ -213,10 +202,6 @@ def _any_to_script(value: Any) -> Any:
     if operators.is_numbered(value):
         return operators.number_of(value)
     return value
-
-
-def _unfit(value: Any, kind: T.Type) -> str:
-    return f"Unable to cast {type(value).__name__} to {kind.code}"
 
 
 def to_python(value: Any, kind: T.Type) -> Any:
@@ -259,21 +244,10 @@ def fits(value: Any, kind: T.Type) -> bool:
         return getattr(value, "script_type", None) is kind
     if isinstance(kind, T.TensorType):
         return isinstance(value, Tensor)
-    if kind is T.BOOL:
-        return isinstance(value, bool)
     if kind is T.INT:
         return isinstance(value, int) and not isinstance(value, bool)
-    kinds: dict[T.Type, Any] = {
-        T.FLOAT: float,
-        T.COMPLEX: complex,
-        T.STRING: str,
-        T.NONE: type(None),
-        T.ANY_LIST: list,
-        T.ANY_TUPLE: tuple,
-        T.DEVICE: torch.device,
-    }
-    if kind in kinds:
-        return isinstance(value, kinds[kind])
     if isinstance(kind, T.EnumType):
         return isinstance(value, kind.python_class)
-    return kind is T.ANY
+    if isinstance(kind, T.FutureType):
+        return isinstance(value, Future)
+    return kind is T.ANY or isinstance(value, _CLASSES.get(kind, ()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...ops.machinery.matching import NoMatch, bind, told
+from ...ops.machinery.matching import NoMatch, bind, first_match, told
 from ...ops.machinery.schema import Schema
 from ...ops.machinery.schema_table import overloads_of, schema_of
 
@@ -15,30 +15,23 @@ _NUMBERS_AS_TENSORS = frozenset(
 )
 
 
-def _candidates(name: str) -> Iterator[Schema]:
-    return (schema for schema in (schema_of(name, o) for o in overloads_of(name)) if not schema.is_out)
-
-
 def choose(name: str, args: tuple, kwargs: dict[str, Any], loose: bool = False) -> tuple[Schema, list[Any]] | None:
     """Return the overload that a call of an operator means, and the values of its arguments, or None; `loose` as in `bind`."""
     numbers = name.rstrip("_") in _NUMBERS_AS_TENSORS
-    for schema in _candidates(name):
-        try:
-            return schema, bind(schema, args, kwargs, numbers, loose)
-        except NoMatch:
-            continue
-    return None
+    candidates = (schema for schema in _overloads(name) if not schema.is_out)
+    return first_match(candidates, lambda schema: (schema, bind(schema, args, kwargs, numbers, loose)))
 
 
 def refused(name: str, args: tuple, kwargs: dict[str, Any]) -> str:
     """Return the message about why no overload of an operator fits a call."""
-    reasons = []
-    for schema in _candidates(name):
-        try:
-            bind(schema, args, kwargs)
-        except NoMatch as problem:
-            reasons.append(told(schema, problem))
-    if len(reasons) == 1:
-        return reasons[0]
+    problems: list[tuple[Schema, NoMatch]] = []
+    first_match(_overloads(name), lambda schema: bind(schema, args, kwargs), problems)
+    reasons = [told(*problem) for problem in problems]
     lines = "\n\n".join(reasons)
+    if len(reasons) == 1:
+        return lines
     return f"Overloaded torch operator invoked from Python failed to match any schema:\n{lines}\n\n"
+
+
+def _overloads(name: str) -> Iterator[Schema]:
+    return (schema_of(name, overload) for overload in overloads_of(name))

@@ -123,7 +123,7 @@ class AtenForm:
                 found += own[part.value.id] if isinstance(part.value, ast.Name) else self._called(part.value, own, aten)
         found = [_given(value, argument) for value, argument in zip(found, schema.arguments)]
         positional, named = schema.as_call(found)
-        return schema, bind(schema, positional, named)
+        return schema, bind(schema, positional, named, exact=True)
 
     def _called(self, part: Any, own: dict[str, Any], aten: Any) -> list[Any]:
         return list(getattr(aten, part.func.id).default([own[a.id] for a in part.args]))

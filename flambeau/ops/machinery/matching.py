@@ -1,10 +1,12 @@
-"""Matching of a call's values with the arguments of a schema: the one matcher of `torch.ops`, of users' operators and of TorchScript's
-functions. Values may be Python objects or values of a graph: `assigned` accepts both, `bind` checks objects."""
+"""Matching of a call's values with the arguments of a schema: the one matcher of `torch.ops`, of users' operators and of TorchScript.
+Values may be Python objects or values of a graph: whoever calls says how one value becomes that of its argument (`matched`), and what a
+mismatch is called (`told`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from ...core.device import device
 from ...core.dtype import dtype
@@ -14,66 +16,101 @@ from ...core.native_class import CustomClass, scripted
 from ...core.tensor import Tensor
 from .schema import REQUIRED, Argument, Schema
 
+T = TypeVar("T")
+
 
 class NoMatch(Exception):
     """Raised when arguments do not fit a schema. Holds the parts of a message, which `told` formats."""
 
 
-def require_count(schema: Schema, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Raise NoMatch for a call with more arguments than the schema has."""
-    allowed = len(schema.positional)
-    if len(args) + len(kwargs) > len(schema.arguments) and not schema.is_vararg:
-        raise NoMatch("many", len(schema.arguments), len(args) + len(kwargs))
-    if len(args) > allowed and not schema.is_vararg:
-        raise NoMatch("positional", allowed, len(args))
-
-
-def assigned(
-    schema: Schema, args: Sequence[Any], kwargs: Mapping[str, Any], also: Mapping[str, str] = {}
-) -> Iterator[tuple[Argument, Any]]:
-    """Yield each argument with the value it is given, REQUIRED if it is given none (and has a default). Raises NoMatch at a missing argument,
-    and at the end for values that belong to no argument. `also`: other names of arguments."""
+def matched(
+    schema: Schema,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    convert: Callable[[Argument, Any], T],
+    omitted: Callable[[Argument], T],
+    also: Mapping[str, str] = {},
+) -> list[T]:
+    """Return what `convert` makes of the value given for each argument, and `omitted` of an argument that is left to its default; raise NoMatch,
+    as they may, at a missing argument, and at the end for values that belong to no argument. `also`: other names of arguments."""
     position, rest = 0, dict(kwargs)
+    found: list[T] = []
     for argument in schema.arguments:
         name = argument.name if argument.name in rest else also.get(argument.name, argument.name)
         if not argument.kwarg_only and position < len(args):
-            yield argument, args[position]
+            found.append(convert(argument, args[position]))
             position += 1
         elif name in rest:
-            yield argument, rest.pop(name)
+            found.append(convert(argument, rest.pop(name)))
         elif argument.default is not REQUIRED:
-            yield argument, REQUIRED
+            found.append(omitted(argument))
         else:
             raise NoMatch("missing", argument.name)
     if position < len(args) and not schema.is_vararg:
         raise NoMatch("positional", position, len(args))
     for name in sorted(rest, key=lambda name: schema.index_of(name) is not None):  # unknown ones first
         raise NoMatch("unknown" if schema.index_of(name) is None else "twice", name)
+    return found
 
 
-def told(schema: Schema, problem: NoMatch) -> str:
-    """Return PyTorch's error message for a call that does not match its schema."""
+def first_match(
+    schemas: Iterable[Schema], match: Callable[[Schema], T], problems: list[tuple[Schema, NoMatch]] | None = None
+) -> T | None:
+    """Return what `match` returns for the first schema at which it does not raise NoMatch, None if there is none; collect the others with what
+    they raise."""
+    for schema in schemas:
+        try:
+            return match(schema)
+        except NoMatch as problem:
+            if problems is not None:
+                problems.append((schema, problem.with_traceback(None)))  # whose frames would hold the list
+    return None
+
+
+_SAID = {
+    "missing": "{name}() is missing value for argument '{0}'. Declaration: {schema}",
+    "unknown": "Unknown keyword argument '{0}' for operator '{name}'. Schema: {schema}",
+    "twice": "Argument '{0}' specified both as positional and keyword argument. Schema: {schema}",
+    "positional": "{name}() takes {0} positional argument(s) but {1} was/were given.  Declaration: {schema}",
+    "many": "{name}() expected at most {0} argument(s) but received {1} argument(s). Declaration: {schema}",
+}
+
+
+def told(schema: Schema, problem: NoMatch, said: Mapping[str, str] = _SAID) -> str:
+    """Return PyTorch's error message for a call that does not match its schema; `said`: the messages by their kind."""
     kind, *details = problem.args
-    if kind == "missing":
-        return f"{schema.name}() is missing value for argument '{details[0]}'. Declaration: {schema}"
-    if kind == "unknown":
-        return f"Unknown keyword argument '{details[0]}' for operator '{schema.name}'. Schema: {schema}"
-    if kind == "twice":
-        return f"Argument '{details[0]}' specified both as positional and keyword argument. Schema: {schema}"
-    if kind == "positional":
-        return f"{schema.name}() takes {details[0]} positional argument(s) but {details[1]} was/were given.  Declaration: {schema}"
-    if kind == "many":
-        allowed, given = details
-        return f"{schema.name}() expected at most {allowed} argument(s) but received {given} argument(s). Declaration: {schema}"
-    argument, value = details
+    if kind in said:
+        return said[kind].format(*details, name=schema.name, schema=schema)
+    argument, value, cast = details
     return (
-        f"{schema.name}() Expected a value of type '{spoken(str(argument.type))}' for argument '{argument.name}' but"
-        f" instead found type '{type(value).__name__}'.\nPosition: {schema.index_of(argument.name)}\nValue: {value!r}\nDeclaration: {schema}"
+        f"{schema.name}() {mismatch(argument.name, argument.type, type(value).__name__)}Position: {schema.index_of(argument.name)}\n"
+        f"Value: {value!r}\nDeclaration: {schema}\nCast error details: {cast or unfit(value, argument.base)}"
     )
 
 
-def spoken(kind: str) -> str:
+def mismatch(name: str, wanted: Any, found: str) -> str:
+    """Return the error message about an argument of the wrong type."""
+    kind = spoken(wanted)
+    text = f"Expected a value of type '{kind}' for argument '{name}' but instead found type '{found}'.\n"
+    if kind.endswith("(inferred)"):
+        text += f"Inferred '{name}' to be of type 'Tensor' because it was not annotated with an explicit type.\n"
+    return text
+
+
+def unfit(value: Any, base: str) -> str:
+    """Return what PyTorch's casts say about a value that is not of a type."""
+    if base == "Tensor":
+        return f"Unable to cast {value} to Tensor"
+    if base == "Scalar":
+        return f"Cannot cast {value} to number"
+    hint = "#define PYBIND11_DETAILED_ERROR_MESSAGES or compile in debug mode for details"
+    return f"Unable to cast Python instance of type {type(value)} to C++ type '?' ({hint})"
+
+
+def spoken(kind: Any) -> str:
     """Return a type of the schema as messages name it: `int[]?` is Optional[List[int]]."""
+    if not isinstance(kind, str):
+        return kind.repr_str()
     if kind.endswith("?"):
         return f"Optional[{spoken(kind[:-1])}]"
     if kind.endswith("]"):
@@ -83,42 +120,78 @@ def spoken(kind: str) -> str:
 
 # -- objects --------------------------------------------------------------------------------------------------------------------
 
+# The symbols that may stand for a value of a type.
+_SYMBOLS = {
+    "int": ("SymInt",), "float": ("SymInt", "SymFloat"), "bool": ("SymBool",), "Scalar": ("SymInt", "SymFloat", "SymBool"),
+}  # fmt: skip
+
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, complex)) or type(value).__name__ in ("SymInt", "SymFloat", "SymBool")
+    return isinstance(value, (int, float, complex)) or type(value).__name__ in _SYMBOLS["Scalar"]
 
 
 def _is_int(value: Any) -> bool:
     return (isinstance(value, int) and not isinstance(value, bool)) or type(value).__name__ == "SymInt"
 
 
-_CHECKS: dict[str, Callable[[Any], bool]] = {
-    "Tensor": lambda v: isinstance(v, Tensor),
-    "int": _is_int,
-    "float": lambda v: isinstance(v, float) or _is_int(v) or type(v).__name__ == "SymFloat",
-    "bool": lambda v: isinstance(v, bool) or type(v).__name__ == "SymBool",
-    "Scalar": _is_number,
-    "str": lambda v: isinstance(v, str),
-    "ScalarType": lambda v: isinstance(v, dtype),
-    "Device": lambda v: isinstance(v, (device, str)) or _is_int(v),
-    "Layout": lambda v: isinstance(v, layout),
-    "MemoryFormat": lambda v: isinstance(v, memory_format),
-    "Generator": lambda v: isinstance(v, Generator),
-    "Any": lambda v: True,
-}
+def as_number(kind: type, value: Any) -> Any:
+    """Return a value as an int (of 64 bits), float, bool or complex, as PyTorch's casts of arguments do: anything that has one. A float has no
+    int; what has only a length is no bool, but None is; a tensor must have one element."""
+    several = isinstance(value, Tensor) and (value.numel() != 1 or (value.is_complex() and kind in (int, float)))
+    untrue = kind is bool and value is not None and not hasattr(value, "__bool__")
+    try:
+        if several or untrue or isinstance(value, (float, str, bytes) if kind is int else (str, bytes)):
+            raise TypeError
+        found = value if kind is int and _is_int(value) else kind(value)  # a traced size stays one
+        if kind is int and not -(2**63) <= found < 2**63:
+            raise OverflowError
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(unfit(value, kind.__name__)) from None
+    return found
+
+
+def _is_exact(value: Any, kind: str) -> bool:
+    if value is None or kind.rstrip("?") not in ("int", "SymInt", "float", "bool"):
+        return True
+    return not isinstance(value, Tensor) and (type(value).__name__ in ("bool", "SymBool")) == kind.startswith("bool")
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return the elements of a list, or of anything like it."""
+    if isinstance(value, (str, bytes, Mapping, Tensor)) or not hasattr(value, "__iter__"):
+        raise TypeError(unfit(value, "list"))
+    return list(value)
+
+
+def _only(*kinds: type) -> Callable[[Any], Any]:
+    """Return a cast that leaves values of some classes as they are, and refuses others."""
+
+    def same(value: Any) -> Any:
+        if not isinstance(value, kinds):
+            raise TypeError
+        return value
+
+    return same
+
+
+_CASTS: dict[str, Callable[[Any], Any]] = {
+    **{kind.__name__: functools.partial(as_number, kind) for kind in (int, float, bool)},
+    "Tensor": _only(Tensor), "Scalar": _only(int, float, complex), "str": _only(str), "ScalarType": _only(dtype),
+    "Device": lambda v: v if isinstance(v, device) else device(_only(str, int)(v)), "Layout": _only(layout),
+    "MemoryFormat": _only(memory_format), "Generator": _only(Generator), "Any": lambda v: v,
+}  # fmt: skip
 
 
 def _element(value: Any, argument: Argument, numbers: bool) -> Any:
     base = argument.base
     if value is None and "?" in argument.type:
         return None
-    check = _CHECKS.get(base) or (lambda v: isinstance(v, CustomClass) and scripted(type(v)).script_name() == base)
-    if not check(value) and not (numbers and base == "Tensor" and _is_number(value)):
-        raise NoMatch("type", argument, value)
-    if base == "float" and isinstance(value, int):
-        return float(value)
-    if base == "Device":
-        return device(value) if not isinstance(value, device) else value
+    if type(value).__name__ in _SYMBOLS.get(base, ()) or (numbers and base == "Tensor" and _is_number(value)):
+        return value
+    if base in _CASTS:
+        return _CASTS[base](value)
+    if not isinstance(value, CustomClass) or scripted(type(value)).script_name() != base:
+        raise TypeError
     return value
 
 
@@ -127,41 +200,75 @@ def _fitted(value: Any, argument: Argument, numbers: bool) -> Any:
         return _element(value, argument, numbers)
     if value is None and argument.is_optional:
         return None
-    if isinstance(value, (list, tuple)):
-        return [_element(v, argument, False) for v in value]
-    if argument.N and not isinstance(value, Tensor):
+    if argument.N and not hasattr(value, "__iter__"):
         found = _element(value, argument, False)
         return [found] * argument.N if found is not None else None
-    raise NoMatch("type", argument, value)
+    return [_element(v, argument, False) for v in as_list(value)]
 
 
 FUNCTION_NAMES = {"self": "input"}  # the functions' names for the `self` of schemas
 
 
 def bind(
-    schema: Schema, args: tuple[Any, ...], kwargs: Mapping[str, Any], numbers: bool = False, loose: bool = False
+    schema: Schema,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    numbers: bool = False,
+    loose: bool = False,
+    exact: bool = False,
 ) -> list[Any]:
     """Return the value of every argument; raise NoMatch if the call does not fit. `numbers`: a number may stand for any tensor but the first.
     `loose`: the call is one of a public function, which may spread a list's elements (`x.view(2, 3)`), say `input` for `self`, and give None
-    for arguments that the schema lacks."""
+    for arguments that the schema lacks. `exact`: no bool stands for a number, no number for a bool and no tensor for either, as in those."""
     if loose:
         known = {a.name for a in schema.arguments}
         kwargs = {k: v for k, v in kwargs.items() if v is not None or k in known}
         args = _joined(args, schema.positional)
-    require_count(schema, args, kwargs)
-    values: list[Any] = []
-    for argument, value in assigned(schema, args, kwargs, FUNCTION_NAMES if loose else {}):
-        if value is REQUIRED:
-            values.append(argument.default)
-        else:
-            values.append(_fitted(value, argument, numbers and bool(values)))
-    return values
+
+    def convert(argument: Argument, value: Any) -> Any:
+        if (exact or loose) and not _is_exact(value, argument.type):
+            raise TypeError
+        return _fitted(value, argument, numbers and argument is not schema.arguments[0])
+
+    return bind_objects(schema, args, kwargs, convert, FUNCTION_NAMES if loose else {})
+
+
+def bind_objects(
+    schema: Schema,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    convert: Callable[[Argument, Any], Any],
+    also: Mapping[str, str] = {},
+) -> list[Any]:
+    """Return what `convert` makes of the object given for each argument, and the defaults of the others; raise NoMatch if the call does not
+    fit, which is so where `convert` raises TypeError."""
+
+    def converted(argument: Argument, value: Any) -> Any:
+        try:
+            return convert(argument, value)
+        except TypeError as problem:
+            raise NoMatch("type", argument, value, str(problem)) from None
+
+    if len(args) + len(kwargs) > len(schema.arguments) and not schema.is_vararg:
+        raise NoMatch("many", len(schema.arguments), len(args) + len(kwargs))
+    if len(args) > len(schema.positional) and not schema.is_vararg:
+        raise NoMatch("positional", len(schema.positional), len(args))
+    return matched(schema, args, kwargs, converted, _default, also)
+
+
+def _default(argument: Argument) -> Any:
+    return list(argument.default) if isinstance(argument.default, list) else argument.default
 
 
 def bound(schema: Schema, args: tuple[Any, ...], kwargs: Mapping[str, Any], numbers: bool = False) -> list[Any]:
     """Return the value of every argument; raise PyTorch's RuntimeError if they do not fit."""
+    return required(schema, bind, args, kwargs, numbers)
+
+
+def required(schema: Schema, match: Callable[..., T], *args: Any) -> T:
+    """Return `match(schema, *args)`; raise PyTorch's RuntimeError where it raises NoMatch."""
     try:
-        return bind(schema, args, kwargs, numbers)
+        return match(schema, *args)
     except NoMatch as problem:
         raise RuntimeError(told(schema, problem)) from None
 
@@ -183,7 +290,7 @@ def _same(value: Any, default: Any) -> bool:
         return False
     if isinstance(value, (bool, int, float)) and type(value) is not type(default):
         return False  # the number 0.0 is not the default 0
-    return type(value).__name__ not in ("SymInt", "SymFloat", "SymBool") and value == default
+    return type(value).__name__ not in _SYMBOLS["Scalar"] and value == default
 
 
 def shortened(schema: Schema, values: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

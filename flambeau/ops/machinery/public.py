@@ -18,7 +18,6 @@ classes that override operators:
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -80,8 +79,11 @@ def _explain(op: Op, problem: Exception, args: tuple[Any, ...], kwargs: dict[str
     public = op.key.removeprefix("nn.functional.").replace(".", "_")
     if isinstance(problem, TypeError):
         whose, found, rest = str(problem).partition("() ")
-        if found and whose != public and rest.startswith(_NOT_TAKEN) and not _binds(op, args, kwargs):
-            raise TypeError(f"{public}() {rest}") from None
+        if found and whose != public and rest.startswith(_NOT_TAKEN):
+            try:
+                op.bind(args, kwargs)
+            except TypeError:
+                raise TypeError(f"{public}() {rest}") from None
     for position, (name, parameter) in enumerate(op.arguments.items(), 1):
         given = args[position - 1] if position <= len(args) else kwargs.get(name, parameter.default)
         wanted = parameter.annotation
@@ -90,14 +92,6 @@ def _explain(op: Op, problem: Exception, args: tuple[Any, ...], kwargs: dict[str
         if wanted in ("Tensor", Tensor) or (wanted == "Tensor | None" and given is not None):
             where = f" (position {position})" if position <= len(args) else ""
             raise TypeError(f"{public}(): argument '{name}'{where} must be Tensor, not {type_name(given)}") from None
-
-
-def _binds(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    try:
-        inspect.Signature(list(op.arguments.values())).bind(*args, **kwargs)
-    except TypeError:
-        return False
-    return True
 
 
 # How Python's own errors about the arguments of a call begin, after the function's name.
