@@ -240,6 +240,11 @@ def without_row(input: Tensor) -> Tensor:
     return out
 
 
+@without_row.op.as_aten
+def _(recorder: Any, input: Tensor) -> Tensor:
+    return recorder.aten.squeeze.dim(input, 0)
+
+
 @composite(out="exact", aliases=("linalg.matmul",), autocast="lower")
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """The matrix product, broadcast over batch dimensions; vectors count as rows or columns."""

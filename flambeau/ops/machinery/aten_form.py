@@ -13,7 +13,7 @@ The same text is read backwards when PyTorch's operator is called: its arguments
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...core.tensor import Tensor
@@ -182,6 +182,11 @@ def _taken(value: Any, argument: Argument, default: Any) -> Any:
         return REDUCTIONS[value]
     replaced = default is None and not argument.is_optional and argument.default is not REQUIRED
     return None if replaced and _equal(value, argument.default) else value
+
+
+def unread(recorder: Any, like: Tensor, shape: Sequence[int]) -> Tensor:
+    """Return what stands for an argument of which PyTorch's operator reads only the shape, and which was not saved for it."""
+    return recorder.aten.empty.memory_format(list(shape), dtype=like.dtype, device=like.device, pin_memory=False)
 
 
 # -- operators that only PyTorch's graphs name ------------------------------------------------------------------------------------

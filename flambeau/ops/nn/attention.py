@@ -40,6 +40,12 @@ def attention_weights_backward(grad: Tensor, weights: Tensor, scale: float, caus
     return weights.shape, weights.dtype, weights.device
 
 
+@attention_weights_backward.op.as_aten
+def _(recorder: Any, grad: Tensor, weights: Tensor, scale: float, causal: bool) -> Tensor:
+    found = recorder.aten._softmax_backward_data.default(grad, weights, -1, weights.dtype)
+    return found if scale == 1.0 else recorder.aten.mul.Scalar(found, scale)
+
+
 @attention_weights_backward.on("any")
 def _(out: Tensor, grad: Tensor, weights: Tensor, scale: float, causal: bool) -> None:
     length, n = weights.shape[-2:]

@@ -30,9 +30,24 @@ from .windows import (
 _FUNCTIONAL = ("nn.functional",)
 _BOTH = ("nn.functional", "torch")
 
-_averages = {dims: resampling_op(f"AvgPool{dims}DBackward0") for dims in (2, 3)}
+
+def _window_in_aten(bands: Outlines) -> list[Any]:
+    """Return the arguments of PyTorch's average pooling after the input."""
+    kernel, stride, padding, ceil_mode, include_padding, divisors = zip(*(b.settings for b in bands))
+    return [list(kernel), list(stride), list(padding), ceil_mode[0], include_padding[0], divisors[0]]
+
+
+_averages = {
+    dims: resampling_op(
+        f"AvgPool{dims}DBackward0", f"avg_pool{dims}d", _window_in_aten, sized=False, resizes=False
+    )
+    for dims in (2, 3)
+}
 _adaptive_averages = {
-    dims: resampling_op(f"AdaptiveAvgPool{dims}DBackward0", f"_adaptive_avg_pool{dims}d") for dims in (2, 3)
+    dims: resampling_op(
+        f"AdaptiveAvgPool{dims}DBackward0", f"_adaptive_avg_pool{dims}d", lambda bands: [], resizes=False
+    )
+    for dims in (2, 3)
 }
 
 
@@ -41,7 +56,14 @@ _adaptive_averages = {
 
 @outlined(256)
 def _average_band(
-    size: int, count: int, kernel: int, stride: int, padding: int, include_padding: bool, divisor: int | None
+    size: int,
+    count: int,
+    kernel: int,
+    stride: int,
+    padding: int,
+    ceil_mode: bool,  # decides the count
+    include_padding: bool,
+    divisor: int | None,
 ) -> Band:
     first, inside = sliding(size, count, kernel, stride, padding, 1)
     if divisor is not None:
@@ -67,7 +89,7 @@ def _average(name: str, input: Tensor, window: Window, include_padding: bool, di
     ):
         # A given divisor is that of the whole window: the first dimension carries it.
         share = None if divisor is None else (1 if bands else int(divisor))
-        bands.append(_average_band(n, count, kernel, stride, padding, include_padding, share))
+        bands.append(_average_band(n, count, kernel, stride, padding, window.ceil_mode, include_padding, share))
     if input.dtype is dt.int64:
         return _integer_average(input, tuple(bands))
     return _averages[dims](input, tuple(bands))

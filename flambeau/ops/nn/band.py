@@ -22,10 +22,10 @@ _MOST_STEPS = 8  # larger windows and strides are not worth a kernel of their ow
 
 
 class Outline:
-    """The sizes of a band, and how to make it: tensors without values need only this, however large they are."""
+    """The sizes of a band, how to make it, and from what settings: tensors without values need only this, however large they are."""
 
-    def __init__(self, size: int, out: int, make: Callable[[], Band]):
-        self.size, self.out, self._make = size, out, make
+    def __init__(self, size: int, out: int, make: Callable[[], Band], settings: tuple[Any, ...]):
+        self.size, self.out, self._make, self.settings = size, out, make, settings
 
     @cached_property
     def band(self) -> Band:
@@ -33,7 +33,7 @@ class Outline:
 
     @cached_property
     def transposed(self) -> Outline:
-        result = Outline(self.out, self.size, lambda: self.band.transposed)
+        result = Outline(self.out, self.size, lambda: self.band.transposed, self.settings)
         result.__dict__["transposed"] = self  # the other way round is known
         return result
 
@@ -45,7 +45,7 @@ def outlined(most: int) -> Callable[[Callable[..., Band]], Callable[..., Outline
     def declare(make: Callable[..., Band]) -> Callable[..., Outline]:
         @lru_cache(most)
         def outline(size: int, out: int, *rest: Any) -> Outline:
-            return Outline(size, out, lambda: make(size, out, *rest))
+            return Outline(size, out, lambda: make(size, out, *rest), rest)
 
         return outline
 

@@ -86,9 +86,7 @@ def _channels_last_gain(input: Tensor, training: bool, **others: Any) -> float:
     return _GAIN * ((numel_of(input.shape[2:]) <= 64) - (input.shape[1] < 16)) if training else 0.0
 
 
-@internal(
-    channels_last=_channels_last_gain, returns=tuple, sums=True, batching="each", aten="native_batch_norm_backward"
-)
+@internal(channels_last=_channels_last_gain, returns=tuple, sums=True, batching="each")
 def batch_norm_grads(
     g: Tensor, input: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, training: bool, wanted: Wanted
 ) -> NewTensors:
@@ -96,6 +94,16 @@ def batch_norm_grads(
     layouts = [layout_like(input)] if wanted[0] else []
     d = input.dtype if weight is None else weight.dtype
     return layouts + [((input.shape[1],), d, input.device) for flag in wanted[1:] if flag]
+
+
+@batch_norm_grads.op.as_aten
+def _(
+    recorder: Any, g: Tensor, input: Tensor, weight: Any, mean: Tensor, rstd: Tensor, training: bool, wanted: Wanted
+) -> tuple[Tensor, ...]:
+    running = (None, None) if training else (mean, recorder.unseen(rstd.pow, -2))
+    given = g, input, weight, *running, mean, rstd, training, 0.0, list(wanted)  # what was added to the variance is in it
+    found = recorder.aten.native_batch_norm_backward.default(*given)
+    return tuple(gradient for gradient, flag in zip(found, wanted) if flag)
 
 
 @batch_norm_grads.on("any")

@@ -249,12 +249,35 @@ def _(out: Tensor, input: Tensor, dy: Tensor, shape: tuple[int, ...], window: Wi
 def _transpose_grads(
     g: Tensor, input: Tensor, weight: Tensor, bias: Any, window: Window, needs: dict[str, bool]
 ) -> tuple[Any, ...]:
-    parts = (
-        conv_forward(g, _conj(weight), None, window) if needs["input"] else None,
-        conv_weight_grad(g, _conj(input), weight.shape, window) if needs["weight"] else None,
-        _bias_grad(g) if needs["bias"] else None,
-    )
+    wants = (needs["input"], needs["weight"], needs["bias"])
+    parts = conv_transpose_grads(g, _conj(input), _conj(weight), window, wants)
     return together(*parts) if grad_mode.enabled else parts
+
+
+@composite(function=False, method=False)
+def conv_transpose_grads(
+    dy: Tensor, input: Tensor, weight: Tensor, window: Window, wants: tuple[bool, bool, bool]
+) -> tuple[Tensor | None, ...]:
+    """The gradients of a transposed convolution with respect to input, weight and bias, None for those that are not wanted."""
+    return (
+        conv_forward(dy, weight, None, window) if wants[0] else None,
+        conv_weight_grad(dy, input, weight.shape, window) if wants[1] else None,
+        _bias_grad(dy) if wants[2] else None,
+    )
+
+
+@conv_transpose_grads.op.as_aten
+def _(recorder: Any, dy: Tensor, input: Tensor, weight: Tensor, window: Any, wants: tuple[bool, bool, bool]) -> Any:
+    sizes = [dy.shape[1]] if wants[2] else None
+    backward = recorder.aten.convolution_backward.default
+    return tuple(backward(dy, input, weight, sizes, *_transposed_in_aten(window), list(wants)))
+
+
+def _transposed_in_aten(window: Any) -> list[Any]:
+    """Return the window of a transposed convolution in the form of PyTorch's operators."""
+    stride, padding, dilation, groups = window
+    extra = [low - high for low, high in padding]  # what the result has more at its end
+    return [list(stride), [low for low, _ in padding], list(dilation), True, extra, groups]
 
 
 @internal(
@@ -275,11 +298,7 @@ def conv_transpose_forward(
 
 @conv_transpose_forward.op.as_aten
 def _(recorder: Any, input: Tensor, weight: Tensor, bias: Any, shape: tuple[int, ...], window: Any) -> Any:
-    stride, padding, dilation, groups = window
-    extra = [low - high for low, high in padding]  # what the result has more at its end
-    given = _window_in_aten((stride, [(low, low) for low, _ in padding], dilation, groups))
-    assert given is not None
-    return recorder.aten.convolution.default(input, weight, bias, *given[:3], True, extra, groups)
+    return recorder.aten.convolution.default(input, weight, bias, *_transposed_in_aten(window))
 
 
 @conv_transpose_forward.on("cpu")

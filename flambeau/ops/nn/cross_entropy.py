@@ -166,6 +166,36 @@ def run_backward(
         )
 
 
+@cross_entropy_backward.op.as_aten
+def _(
+    recorder: Any, grad: Tensor, soft: Tensor, target: Tensor, weight: Any, stats: Tensor, reduction: str, ignore_index: int, smoothing: float
+) -> Tensor:  # fmt: skip
+    given = grad, recorder.unseen(soft.log), target, weight, stats, reduction, ignore_index, smoothing
+    return _gradient_in_aten(recorder, *given)
+
+
+@cross_entropy_gradient.op.as_aten
+def _(
+    recorder: Any, grad: Tensor, input: Tensor, target: Tensor, weight: Any, stats: Tensor, reduction: str, ignore_index: int, smoothing: float
+) -> Tensor:  # fmt: skip
+    classes, full = 1 if len(input.shape) > 1 else 0, opmath(input.dtype)
+    logs = recorder.unseen(lambda: input.to(full).log_softmax(classes))
+    found = _gradient_in_aten(recorder, grad, logs, target, weight, stats, reduction, ignore_index, smoothing)
+    return recorder.aten._to_copy.default(found, dtype=input.dtype)
+
+
+def _gradient_in_aten(
+    recorder: Any, grad: Tensor, logs: Tensor, target: Tensor, weight: Any, stats: Tensor, reduction: str, ignore_index: int, smoothing: float
+) -> Tensor:  # fmt: skip
+    """Return the gradient of the scores, from the logarithms of the probabilities."""
+    if smoothing:
+        share = recorder.again(_smooth_share, (grad, logs, target, weight, reduction, ignore_index, smoothing), {})
+    else:
+        share = recorder.again(nll_loss_backward, (grad, logs, target, weight, stats, reduction, ignore_index), {})
+    classes = 1 if len(logs.shape) > 1 else 0
+    return recorder.aten._log_softmax_backward_data.default(share, logs, classes, logs.dtype)
+
+
 cross_entropy_backward.on("any")(partial(run_backward, from_scores=False))
 cross_entropy_gradient.on("any")(partial(run_backward, from_scores=True))
 
@@ -232,10 +262,8 @@ def _(
         scores = recorder.aten.to.dtype(input, dt.float32)
         number = REDUCTIONS.index(reduction)
         return recorder.aten.cross_entropy_loss.default(scores, target, weight, number, ignore_index, smoothing)
-    if smoothing:
-        return NotImplemented
     logs = recorder.aten.log_softmax.int(input, 1 if len(input.shape) > 1 else 0)
-    return recorder.again(_nll, (logs, target, weight, reduction, ignore_index), {})
+    return recorder.again(_smooth_nll, (logs, target, weight, reduction, ignore_index, smoothing), {})
 
 
 def launch_indices(
@@ -252,6 +280,27 @@ def launch_indices(
         kernels.cross_entropy_columns(
             loss, stats, soft, x, t, w, outer, n, inner, ignore_index, float(smoothing), **options
         )
+
+
+def _smooth_nll(
+    logs: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, smoothing: float
+) -> Tensor:
+    """Return the loss of which a share goes to all classes, from the logarithms of the probabilities."""
+    if not smoothing:
+        return _nll(logs, target, weight, reduction, ignore_index)
+    classes = 1 if len(logs.shape) > 1 else 0
+    hit, spread, _ = _shares(logs, target, weight, reduction, ignore_index, smoothing)
+    losses = ((hit + spread) * logs).sum(classes).neg()
+    return losses if reduction == "none" else losses.sum()
+
+
+def _smooth_share(
+    grad: Tensor, logs: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, smoothing: float
+) -> Tensor:
+    """Return the gradient of `_smooth_nll` with respect to the logarithms."""
+    hit, spread, _ = _shares(logs, target, weight, reduction, ignore_index, smoothing)
+    scale = grad.unsqueeze(1 if len(logs.shape) > 1 else 0) if reduction == "none" else grad
+    return (hit + spread) * -scale
 
 
 # -- cross entropy with probabilities -----------------------------------------------------------------------------------
@@ -367,13 +416,28 @@ def _nll_second(v: Tensor, target: Tensor, weight: Any, reduction: str, ignore_i
 @internal(
     grads={"grad": _nll_second},
     batching="each",
-    aten="nll_loss_backward(grad, input, target, weight, reduction, ignore_index, stats)",
 )
 def nll_loss_backward(
     grad: Tensor, input: Tensor, target: Tensor, weight: Tensor | None, stats: Tensor, reduction: str, ignore_index: int
 ) -> NewTensor:
     """The gradient of the negative log-likelihood with respect to its input."""
     return input.shape, input.dtype, input.device
+
+
+@nll_loss_backward.op.as_aten
+def _(
+    recorder: Any, grad: Tensor, input: Tensor, target: Tensor, weight: Any, stats: Tensor, reduction: str, ignore_index: int
+) -> Tensor:  # fmt: skip
+    aten, rank = recorder.aten, len(input.shape)
+    settings = weight, REDUCTIONS.index(reduction), ignore_index, recorder.unseen(stats.select, 0, -kernels.TOTALS)
+    if rank < 3:
+        return aten.nll_loss_backward.default(grad, input, target, *settings)
+    planes = input, target
+    if rank != 4:  # as images of one row
+        planes = (aten.view.default(t.contiguous(), [*t.shape[:dim], 1, -1]) for t, dim in ((input, 2), (target, 1)))
+        grad = aten.view.default(grad.contiguous(), [target.shape[0], 1, -1]) if reduction == "none" else grad
+    found = aten.nll_loss2d_backward.default(grad, *planes, *settings)
+    return found if rank == 4 else aten.view.default(found, list(input.shape))
 
 
 @nll_loss_backward.on("any")

@@ -24,8 +24,9 @@ from .embedding import FUNCTIONAL, check_row_indices, embedding_renorm_, row_ran
 _MODES = {"sum": 0, "mean": 1, "max": 2}
 
 
-def _bag_weight_grad(
-    g: Any,
+@composite(function=False, method=False)
+def bag_table_grad(
+    grad: Tensor,
     weight_shape: tuple[int, ...],
     index: Tensor,
     starts: Tensor,
@@ -37,7 +38,10 @@ def _bag_weight_grad(
     sizes: Tensor,
     winners: Tensor,
 ) -> Tensor:
-    grad, rows = g[0] if isinstance(g, tuple) else g, weight_shape[0]
+    """The gradient of a table of which bags took rows."""
+    rows = weight_shape[0]
+    if sparse and scale_grad_by_freq:
+        raise RuntimeError("embedding_backward: scale_grad_by_freq not supported with sparse gradients")
     if sparse:
         return _sparse_bag_grad(grad, weight_shape, index, starts, mode, per_sample_weights, padding, sizes)
     if mode == "max":
@@ -46,8 +50,31 @@ def _bag_weight_grad(
     return bag_rows_grad(grad, index, starts, per_sample_weights, sizes, counts, rows, mode == "mean", padding)
 
 
+@bag_table_grad.op.as_aten
+def _(
+    recorder: Any, grad: Tensor, weight_shape: Any, index: Tensor, starts: Tensor, mode: str, scale_grad_by_freq: bool,
+    per_sample_weights: Any, padding: int, sparse: bool, sizes: Tensor, winners: Tensor,
+) -> Tensor:  # fmt: skip
+    owners, offsets = recorder.unseen(bag_of_index, starts, index.shape[0]), recorder.unseen(lambda: starts[:-1])
+    given = grad, index, offsets, owners, sizes, winners, weight_shape[0], scale_grad_by_freq, _MODES[mode], sparse
+    return recorder.aten._embedding_bag_backward.default(*given, per_sample_weights, padding)
+
+
+def _of_result(g: Any) -> Tensor:
+    """Return the gradient of the bags; no other result has one."""
+    return g[0] if isinstance(g, tuple) else g
+
+
 def _bag_scales_grad(g: Any, weight: Tensor, index: Tensor, starts: Tensor, padding: int) -> Tensor:
-    return bag_scales_grad(g[0] if isinstance(g, tuple) else g, weight, index, starts, padding)
+    return bag_scales_grad(_of_result(g), weight, index, starts, padding)
+
+
+def _bag_weight_grad(
+    g: Any, weight_shape: Any, index: Tensor, starts: Tensor, mode: str, scale_grad_by_freq: bool,
+    per_sample_weights: Any, padding: int, sparse: bool, sizes: Tensor, winners: Tensor,
+) -> Tensor:  # fmt: skip
+    how = mode, scale_grad_by_freq, per_sample_weights, padding, sparse
+    return bag_table_grad(_of_result(g), weight_shape, index, starts, *how, sizes, winners)
 
 
 def _table_layout(grad: Tensor, rows: int) -> tuple[Any, ...]:
@@ -82,7 +109,7 @@ def bag_rows_grad(
 
 
 @bag_rows_grad.on("any")
-def _(
+def _run_rows_grad(
     out: Tensor, grad: Tensor, index: Tensor, starts: Tensor, scales: Any, sizes: Tensor, counts: Any, rows: int,
     mean: bool, padding: int,
 ) -> None:  # fmt: skip
@@ -93,6 +120,20 @@ def _(
     )  # fmt: skip
 
 
+@bag_rows_grad.on("cpu")
+def _(out: Tensor, grad: Tensor, index: Tensor, starts: Tensor, scales: Any, sizes: Tensor, counts: Any, *rest: Any) -> None:
+    if counts is not None:
+        counts = _counts_of_ranks(counts, index)
+    _run_rows_grad(out, grad, index, starts, scales, sizes, counts, *rest)
+
+
+def _counts_of_ranks(counts: Tensor, index: Tensor) -> Tensor:
+    """Return the numbers by which PyTorch's CPU kernel divides: for the n-th row in use, how often the row of the n-th of all sorted
+    indices occurs, instead of that row itself."""
+    present = counts.nonzero().flatten()
+    return counts.index_copy(0, present, counts[index.sort()[0][: len(present)]])
+
+
 @internal(
     grads={("grad", "weight"): unknown_derivative("_embedding_bag_per_sample_weights_backward")},
     runs_empty=True,
@@ -101,6 +142,13 @@ def _(
 def bag_scales_grad(grad: Tensor, weight: Tensor, index: Tensor, starts: Tensor, padding: int) -> NewTensor:
     """The gradient of the numbers that rows were multiplied by."""
     return index.shape, weight.dtype, weight.device
+
+
+@bag_scales_grad.op.as_aten
+def _(recorder: Any, grad: Tensor, weight: Tensor, index: Tensor, starts: Tensor, padding: int) -> Tensor:
+    owners, offsets = recorder.unseen(bag_of_index, starts, index.shape[0]), recorder.unseen(lambda: starts[:-1])
+    backward = recorder.aten._embedding_bag_per_sample_weights_backward.default
+    return backward(grad, weight, index, offsets, owners, _MODES["sum"], padding)
 
 
 @bag_scales_grad.on("any")
@@ -324,7 +372,7 @@ def _gradient_of_bags(
     index, shape = dense(indices.to(dt.int64)), (num_weights, grad.shape[1])
     starts = bag_starts(offsets, index, num_weights, len(offsets) > len(grad), False)
     rest = list(_MODES)[mode], scale_grad_by_freq, per_sample_weights, padding_idx, sparse, bag_size, maximum_indices
-    return _bag_weight_grad(grad, shape, index, starts, *rest)
+    return bag_table_grad(grad, shape, index, starts, *rest)
 
 
 @aten_only("_embedding_bag_per_sample_weights_backward")

@@ -53,6 +53,22 @@ def sample_grads(
     return gradients_of(wants, input, grid)
 
 
+@sample_grads.op.as_aten
+def _(
+    recorder: Any,
+    g: Tensor,
+    input: Tensor,
+    grid: Tensor,
+    mode: str,
+    padding: str,
+    align: bool,
+    wants: tuple[bool, ...],
+) -> Any:
+    backward = getattr(recorder.aten, f"grid_sampler_{len(grid.shape) - 2}d_backward").default
+    found = backward(g, input, grid, _MODES.index(mode), _PADDINGS.index(padding), align, list(wants))
+    return (gradient for gradient, wanted in zip(found, wants) if wanted)
+
+
 @sample_grads.on("any")
 def _(
     out: list[Tensor],

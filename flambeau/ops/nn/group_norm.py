@@ -81,6 +81,15 @@ def group_norm_grads(
     return layouts + gradients_of(wanted[1:], weight, bias)
 
 
+@group_norm_grads.op.as_aten
+def _(
+    recorder: Any, g: Tensor, input: Any, weight: Any, bias: Any, mean: Tensor, scale: Tensor, groups: int, wanted: Wanted
+) -> tuple[Tensor, ...]:  # fmt: skip
+    sizes = (input.shape[0], input.shape[1], numel_of(input.shape[2:]), groups)
+    found = recorder.aten.native_group_norm_backward.default(g, input, mean, scale, weight, *sizes, list(wanted))
+    return tuple(gradient for gradient, flag in zip(found, wanted) if flag)
+
+
 @group_norm_grads.on("any")
 def _(
     out: list[Tensor], g: Tensor, input: Any, weight: Any, bias: Any, mean: Tensor, scale: Tensor, groups: int,

@@ -22,6 +22,7 @@ from ...core.tensor import Tensor, empty, empty_strided, numel_of
 from ...kernels.library import pool as kernels
 from ..creation.filled import fill_raw
 from ..index.bad_index import bad_index
+from ..machinery.aten_form import aten_only, unread
 from ..machinery.declare import composite, internal
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import Table, bare, is_last, layout_in_format_of, layout_like, recording, without_gaps
@@ -116,22 +117,35 @@ def place_values(out: Tensor, values: Tensor, indices: Tensor, dims: int, add: b
     quirks=Quirks(label="MaxPoolBackwardBackward0"),
     batching="each",
 )
-def add_at_positions(values: Tensor, indices: Tensor, shape: tuple[int, ...], dims: int) -> NewTensor:
-    """Zeros of `shape` plus values at their positions in each plane of the last `dims` dimensions."""
+def add_at_positions(
+    values: Tensor, indices: Tensor, shape: tuple[int, ...], dims: int, named: tuple[Any, ...] = ()
+) -> NewTensor:
+    """Zeros of `shape` plus values at their positions in each plane of the last `dims` dimensions. `named`: PyTorch's name of the derivative
+    that this is, and its arguments between the pool's input and the indices."""
     return layout_in_format_of(indices, tuple(shape), values.dtype)
 
 
 @add_at_positions.op.as_aten
-def _(recorder: Any, values: Tensor, indices: Tensor, shape: Any, dims: int) -> Tensor:
+def _(
+    recorder: Any, values: Tensor, indices: Tensor, shape: Any, dims: int, named: tuple[Any, ...] = ()
+) -> Tensor:
     aten, planes = recorder.aten, [*values.shape[:-dims], -1]
+    if named:
+        name, *settings = named
+        return getattr(aten, name).default(values, unread(recorder, values, shape), *settings, indices)
     flat = aten.new_zeros.default(values, [*shape[:-dims], math.prod(shape[-dims:])], pin_memory=False)
     where, what = (aten.reshape.default(t, planes) for t in (indices, values))
     return aten.view.default(aten.scatter_add.default(flat, -1, where, what), list(shape))
 
 
 @add_at_positions.on("any")
-def _(out: Tensor, values: Tensor, indices: Tensor, shape: tuple[int, ...], dims: int) -> None:
+def _(out: Tensor, values: Tensor, indices: Tensor, shape: tuple[int, ...], dims: int, named: tuple[Any, ...]) -> None:
     place_values(out, values, indices, dims, True)
+
+
+def _derivative(dims: int, window: Window) -> tuple[Any, ...]:
+    """Return PyTorch's name of the derivative of a pool that moves over planes, and its settings."""
+    return f"max_pool{dims}d_with_indices_backward", *window
 
 
 @internal(
@@ -142,6 +156,13 @@ def _(out: Tensor, values: Tensor, indices: Tensor, shape: tuple[int, ...], dims
 def take_positions(input: Tensor, indices: Tensor, dims: int) -> NewTensor:
     """The elements at `indices` of each plane of the last `dims` dimensions."""
     return indices.shape, input.dtype, input.device
+
+
+@take_positions.op.as_aten
+def _(recorder: Any, input: Tensor, indices: Tensor, dims: int) -> Tensor:
+    aten = recorder.aten
+    flat, where = (aten.view.default(t.contiguous(), [*t.shape[:-dims], -1]) for t in (input, indices))
+    return aten.view.default(aten.gather.default(flat, -1, where), list(indices.shape))
 
 
 @take_positions.on("any")
@@ -185,12 +206,17 @@ def _pool_small(out: Tensor, codes: Tensor | None, input: Tensor, window: Window
     channels_last=lambda **arguments: _GAIN,
     grads={"g": lambda g, codes, window: pick_by_codes(g, codes, window)},
     quirks=Quirks(label="MaxPool2DWithIndicesBackwardBackward0"),
-    aten="max_pool2d_with_indices_backward",
     batching=Batched("folded", shape="shape"),
 )
 def max_pool2d_codes_backward(g: Tensor, codes: Tensor, shape: tuple[int, ...], window: Window) -> NewTensor:
     """The gradient with respect to the input of `shape`, from the codes that pooling saved."""
     return layout_in_format_of(codes, tuple(shape), g.dtype)
+
+
+@max_pool2d_codes_backward.op.as_aten
+def _(recorder: Any, g: Tensor, codes: Tensor, shape: tuple[int, ...], window: Window) -> Tensor:
+    places = recorder.unseen(positions_of, codes, shape, window)
+    return add_at_positions.op.aten_calls(recorder, g, places, shape, 2, _derivative(2, window))
 
 
 @max_pool2d_codes_backward.on("any")
@@ -322,7 +348,11 @@ def _indexed(dims: int) -> Any:
     op = internal(
         pool,
         layout=lambda input, window, sizes: indexed_layout(input, sizes),
-        grads={"input": lambda g, out, input_shape: add_at_positions(g[0], out[1], input_shape, dims)},
+        grads={
+            "input": lambda g, out, input_shape, window: add_at_positions(
+                g[0], out[1], input_shape, dims, _derivative(dims, window)
+            )
+        },
         quirks=Quirks(label=f"MaxPool{dims}DWithIndicesBackward0"),
         name=f"max_pool{dims}d_indexed",
         batching="folded",
@@ -470,6 +500,10 @@ def _pooling(dims: int) -> Any:
         aten_backward=back if dims > 1 else "",
         **declared,
     )
+    if dims > 1:
+        aten_only(f"{name}_with_indices_backward")(
+            lambda grad, self, *rest: add_at_positions(grad, rest[-1], self.shape, dims)
+        )
     declared["autocast"] = _autocast_volumes if dims == 3 else None
     composite(torch_pool, name=name, **declared)
     forms = (f"{name}({window})", f"{both[:-1]}, return_indices=True)")

@@ -27,9 +27,9 @@ def _whole(dims: int) -> list[tuple[np.ndarray, np.ndarray]]:
     return [(np.zeros(1, np.int64), np.ones(1, np.int64))] * (3 - dims)
 
 
-def _to_places(dims: int) -> dict[str, Any]:
+def _added(g: Any, places: Tensor, input_shape: Any, dims: int, *named: Any) -> Tensor:
     """Return the gradient of max pooling: each value is added to the element that was the maximum."""
-    return {"input": lambda g, places, input_shape: add_at_positions(g[0], places, input_shape, dims)}
+    return add_at_positions(g[0], places, input_shape, dims, named)
 
 
 # -- adaptive -------------------------------------------------------------------------------------------------------------
@@ -45,19 +45,19 @@ def _adaptive_op(dims: int) -> Any:
     def pool(input: Tensor, sizes: tuple[int, ...]) -> Any:
         """Maxima over windows that cover images or volumes evenly, and their positions."""
 
+    back_name = f"adaptive_max_pool{dims}d_backward"
     op = internal(
         pool,
         layout=indexed_layout,
         keeps={"places": 1},  # the maxima may be changed in place
-        grads=_to_places(dims),
+        grads={"input": lambda g, places, input_shape: _added(g, places, input_shape, dims, back_name)},
         quirks=Quirks(label=f"AdaptiveMaxPool{dims}DBackward0"),
         name=f"adaptive_max{dims}d",
         batching="folded",
         aten=f"adaptive_max_pool{dims}d(input, list(sizes))",
     )
     op.on("any")(_adaptive_max)
-    back = aten_only(f"adaptive_max_pool{dims}d_backward")
-    back(lambda grad, self, indices: add_at_positions(grad, indices, self.shape, dims))
+    aten_only(back_name)(lambda grad, self, indices: add_at_positions(grad, indices, self.shape, dims))
     return op
 
 
@@ -160,22 +160,26 @@ def _fractional_op(dims: int) -> Any:
     def pool(input: Tensor, widths: tuple[int, ...], sizes: tuple[int, ...], samples: Tensor) -> Any:
         """Maxima over windows at random places in images or volumes, and their positions."""
 
+    back_name = f"fractional_max_pool{dims}d_backward"
     op = internal(
         pool,
         layout=_fractional_layout,
         keeps={"places": 1},  # the maxima may be changed in place
-        grads=_to_places(dims),
+        grads={
+            "input": lambda g, places, input_shape, widths, sizes: _added(
+                g, places, input_shape, dims, back_name, widths, sizes
+            )
+        },
         quirks=Quirks(label=f"FractionalMaxPool{dims}DBackward0"),
         name=f"fractional_max{dims}d",
         aten=f"fractional_max_pool{dims}d(input, list(widths), list(sizes), samples)",
-        aten_backward=f"fractional_max_pool{dims}d_backward(grad, self, kernel_size, output_size, result1)",
+        aten_backward=f"{back_name}(grad, self, kernel_size, output_size, result1)",
         batching="each",
     )
     aten_only(f"fractional_max_pool{dims}d")(
         lambda self, kernel_size, output_size, samples: op(self, tuple(kernel_size), tuple(output_size), samples)
     )
-    back = aten_only(f"fractional_max_pool{dims}d_backward")
-    back(lambda grad, self, kernel_size, output_size, indices: add_at_positions(grad, indices, self.shape, dims))
+    aten_only(back_name)(lambda grad, self, kernel_size, output_size, indices: add_at_positions(grad, indices, self.shape, dims))
     op.on("cpu")(_fractional)
     return op
 

@@ -12,6 +12,7 @@ import numpy as np
 from ...core.dtype import opmath
 from ...core.tensor import Tensor, empty, numel_of
 from ...kernels.library import resample as kernels
+from ..machinery.aten_form import unread
 from ..machinery.declare import internal
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import bare, is_last, layout_like, without_gaps
@@ -152,10 +153,12 @@ def _lines(out: Tensor, x: Tensor, band: Band, outer: int, inner: int, divide: b
     kernels.resample_lines(out, x, *tables, outer, band.size, band.out, inner, flat=band.flat, divide=divide)
 
 
-def resampling_op(label: str, aten: str = "") -> Callable[[Tensor, Outlines], Tensor]:
-    """Return a differentiable operator that applies bands, and whose grad_fn prints as `label`; `aten` is PyTorch's name of it, if that takes
-    the sizes of the result."""
-    name = label.removesuffix("Backward0")
+def resampling_op(
+    label: str, name: str, settings: Callable[[Outlines], list[Any]], sized: bool = True, resizes: bool = True
+) -> Callable[[Tensor, Outlines], Tensor]:
+    """Return a differentiable operator that applies bands, and whose grad_fn prints as `label`. PyTorch calls it `name`, with the sizes of
+    the result if it is `sized`, and `settings` of the bands; its derivative takes the sizes of both if it `resizes`, else the input."""
+    own_name = label.removesuffix("Backward0")
 
     def backward_rule(g: Tensor, bands: Outlines) -> Tensor:
         return backward(g, tuple(b.transposed for b in bands))
@@ -163,28 +166,33 @@ def resampling_op(label: str, aten: str = "") -> Callable[[Tensor, Outlines], Te
     def run(input: Tensor, bands: Outlines) -> Tensor:
         """The input after applying bands along the last dimensions."""
 
+    declared: dict[str, Any] = {
+        "layout": _layout,
+        "channels_last": lambda **arguments: 0.0,
+        "batching": "folded",
+    }
     forward: Any = internal(
-        run,
-        layout=_layout,
-        channels_last=lambda **arguments: 0.0,
-        grads={"input": backward_rule},
-        quirks=Quirks(label=label),
-        name=f"resample_{name}",
-        batching="folded",
+        run, grads={"input": backward_rule}, quirks=Quirks(label=label), name=f"resample_{own_name}", **declared
     )
     backward: Any = internal(
         run,
-        layout=_layout,
-        channels_last=lambda **arguments: 0.0,
         grads={"input": lambda g, bands: forward(g, tuple(b.transposed for b in bands))},
-        quirks=Quirks(label=f"{name}BackwardBackward0"),
-        name=f"resample_{name}_backward",
-        batching="folded",
+        quirks=Quirks(label=f"{own_name}BackwardBackward0"),
+        name=f"resample_{own_name}_backward",
+        **declared,
     )
-    if aten:
-        forward.op.as_aten(
-            lambda recorder, input, bands: getattr(recorder.aten, aten).default(input, [b.out for b in bands])
-        )
+
+    @forward.op.as_aten
+    def _(recorder: Any, input: Tensor, bands: Outlines) -> Tensor:
+        sizes = [[b.out for b in bands]] if sized else []
+        return getattr(recorder.aten, name).default(input, *sizes, *settings(bands))
+
+    @backward.op.as_aten
+    def _(recorder: Any, input: Tensor, bands: Outlines) -> Tensor:
+        shape = [*input.shape[: len(input.shape) - len(bands)], *(b.out for b in bands)]
+        about = [[b.size for b in bands], shape] if resizes else [unread(recorder, input, shape)]
+        return getattr(recorder.aten, f"{name}_backward").default(input, *about, *settings(bands))
+
     for op in (forward, backward):
         op.on("any")(_resample)
     return forward

@@ -14,6 +14,7 @@ from ...core.tensor import Tensor, empty, numel_of
 from ...core.typenames import type_name
 from ...kernels.library import padding as kernels
 from ..machinery.arguments import as_ints, as_number
+from ..machinery.aten_form import unread
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import raw_copy
@@ -80,6 +81,24 @@ def _widths(borders: Borders) -> list[int]:
     return [n for b in reversed(borders) for n in (b.shift, b.out - b.size - b.shift)]
 
 
+def _unwrapped(grad: Tensor, dim: int, border: Border) -> Tensor:
+    """Return the gradient of one dimension that was padded circularly: the borders are added to the places they came from."""
+    before, after = border.shift, border.out - border.size - border.shift
+    first, last = max(-before, 0), border.size - max(-after, 0)  # what was left by negative padding
+    total = _placed(grad.narrow(dim, max(before, 0), last - first), dim, first, border.size)
+    if before > 0:
+        total = total + _placed(grad.narrow(dim, 0, before), dim, last - before, border.size)
+    if after > 0:
+        total = total + _placed(grad.narrow(dim, border.out - after, after), dim, first, border.size)
+    return total
+
+
+def _placed(part: Tensor, dim: int, start: int, size: int) -> Tensor:
+    """Return zeros of `size` along a dimension, with a part of them."""
+    further = len(part.shape) - 1 - dim
+    return constant_pad_nd(part, [0, 0] * further + [start, size - start - part.shape[dim]])
+
+
 def _padding_op(label: str) -> Any:
     name = label.removesuffix("Backward0")
     circular = "Circular" in name
@@ -124,6 +143,16 @@ def _padding_op(label: str) -> Any:
             first = [input.narrow(dim, input.shape[dim] - before, before)] if before > 0 else []
             last = [input.narrow(dim, 0, after)] if after > 0 else []
             input = recorder.aten.cat.default([*first, inner, *last], dim)
+        return input
+
+    @backward.op.as_aten
+    def _(recorder: Any, input: Tensor, borders: Borders) -> Tensor:
+        if not circular:
+            shape = [*input.shape[: len(input.shape) - len(borders)], *(b.size for b in borders)]
+            given = input, unread(recorder, input, shape), _widths(borders)
+            return getattr(recorder.aten, f"{_aten_name(name)}_backward").default(*given)
+        for dim, border in enumerate(borders, len(input.shape) - len(borders)):
+            input = recorder.again(_unwrapped, (input, dim, border), {})
         return input
 
     forward.on("any")(_pad)
