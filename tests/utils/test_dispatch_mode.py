@@ -212,6 +212,61 @@ def test_second_derivatives_are_those_without_a_mode(name):
         flambeau.testing.assert_close(second(), expected, rtol=1e-4, atol=1e-5)
 
 
+def recorded_outside(torch: Any) -> dict[str, tuple[Any, Any]]:
+    """Programs whose gradients have operators of their own, each with its arguments."""
+    f = torch.nn.functional
+
+    def r(*shape: int) -> Any:
+        values = torch.from_numpy(np.sin(1.7 * np.arange(np.prod(shape), dtype=np.float64).reshape(shape) + 0.3))
+        return values.requires_grad_()
+
+    labels = torch.tensor([1, 0, 2, 3])
+    bags, starts = torch.tensor([1, 0, 2, 2, 4, 1, 0]), torch.tensor([0, 2, 5])
+    grid, image, volume = torch.tanh(r(2, 3, 4, 2).detach()).requires_grad_(), r(2, 4, 5, 6), r(1, 2, 4, 3, 5)
+    programs = {
+        **{f"avg_pool2d {k}": (lambda x, k=k: f.avg_pool2d(x, *k), image) for k in ((2,), (3, 2, 1, True, False), ((2, 3), 2, 0, True, True, 5))},
+        "avg_pool3d": (lambda x: f.avg_pool3d(x, 2, 1, 1, divisor_override=3), volume),
+        "adaptive_avg_pool1d": (lambda x: f.adaptive_avg_pool1d(x, 3), r(2, 3, 7)),
+        "adaptive_avg_pool3d": (lambda x: f.adaptive_avg_pool3d(x, (2, 3, 2)), volume),
+        **{f"max_pool2d {k}": (lambda x, k=k: f.max_pool2d(x, *k), image) for k in ((2,), (3, 2, 1, 2, True), ((2, 3), 1))},
+        "max_pool1d": (lambda x: f.max_pool1d(x, 3, 2, 1), r(2, 3, 7)),
+        "max_pool3d": (lambda x: f.max_pool3d(x, 2), volume),
+        "adaptive_max_pool2d": (lambda x: f.adaptive_max_pool2d(x, (2, 3)), image),
+        "fractional_max_pool2d": (lambda x: f.fractional_max_pool2d(x, 2, (2, 3), _random_samples=torch.full((2, 4, 2), 0.3, dtype=torch.float64)), image),
+        "max_unpool2d": (lambda x: f.max_unpool2d(x, torch.tensor([[[0, 3], [5, 14]]]), 2), r(1, 2, 2)),
+        **{f"{mode} pad": (lambda x, m=mode: f.pad(x, (1, 2, 2, 1), m), image) for mode in ("reflect", "replicate", "circular")},
+        "circular pad of less": (lambda x: f.pad(x, (-1, 2, 1, -2), "circular"), image),
+        **{f"{mode} {size}": (lambda x, m=mode, s=size: f.interpolate(x, s, None if s else 1.7, m), x) for size in ((3,), None) for mode, x in (("nearest", r(2, 3, 7)), ("nearest-exact", r(2, 3, 7)), ("linear", r(2, 3, 7)))},
+        **{f"{mode} {corners}": (lambda x, m=mode, c=corners: f.interpolate(x, scale_factor=(1.5, 0.8), mode=m, align_corners=c), image) for mode in ("bilinear", "bicubic") for corners in (False, True)},
+        **{f"{mode} antialias": (lambda x, m=mode: f.interpolate(x, (3, 4), mode=m, antialias=True), image) for mode in ("bilinear", "bicubic")},
+        "trilinear": (lambda x: f.interpolate(x, (3, 4, 2), mode="trilinear"), volume),
+        "conv_transpose2d": (lambda x, w, b: f.conv_transpose2d(x, w, b, 2, 1, 1, 2), image, r(4, 3, 3, 3), r(6)),
+        "conv_transpose1d of a weight": (lambda w: f.conv_transpose1d(r(1, 2, 5).detach(), w, stride=3, dilation=2), r(2, 3, 2)),
+        "batch_norm": (lambda x, w, b: f.batch_norm(x, None, None, w, b, True), image, r(4), r(4)),
+        "batch_norm in evaluation": (lambda x, w: f.batch_norm(x, torch.ones(4, dtype=torch.float64), torch.full((4,), 0.5, dtype=torch.float64), w), image, r(4)),
+        "group_norm": (lambda x, w, b: f.group_norm(x, 2, w, b), image, r(4), r(4)),
+        **{f"grid_sample {m}": (lambda x, g, m=m: f.grid_sample(x, g, m, "border", False), image, grid) for m in ("bilinear", "nearest", "bicubic")},
+        **{f"cross_entropy {list(k)}": (lambda x, k=k: f.cross_entropy(x, labels, **k), r(4, 5)) for k in ({}, {"reduction": "sum", "ignore_index": 2}, {"reduction": "none", "weight": r(5).detach() + 2}, {"label_smoothing": 0.2, "ignore_index": 0})},
+        "cross_entropy of planes": (lambda x: f.cross_entropy(x, labels.reshape(2, 2), label_smoothing=0.1, reduction="none"), r(2, 5, 2)),
+        "nll_loss of rows of planes": (lambda x: f.nll_loss(x, labels.reshape(2, 2), reduction="none"), r(2, 5, 2)),
+        **{f"embedding_bag {k}": (lambda w, k=k: f.embedding_bag(bags, w, starts, mode=k), r(5, 3)) for k in ("sum", "mean", "max")},
+        "embedding_bag with weights": (lambda w, s: f.embedding_bag(bags, w, starts, mode="sum", per_sample_weights=s, scale_grad_by_freq=True), r(5, 3), r(7)),
+        "attention": (lambda q, k, v: f.scaled_dot_product_attention(q, k, v, scale=0.7), r(2, 3, 4), r(2, 5, 4), r(2, 5, 3)),
+    }  # fmt: skip
+    return {name: (function, given) for name, (function, *given) in programs.items()}
+
+
+@pytest.mark.parametrize("name", recorded_outside(flambeau))
+def test_gradients_recorded_outside_a_mode_are_pytorchs_operators(name):
+    function, given = recorded_outside(flambeau)[name]
+    expected = flambeau.autograd.grad(function(*given).sin().sum(), given)
+    before = function(*given).sin().sum()
+    with Log() as log:
+        found = flambeau.autograd.grad(before, given)
+    assert [n for n in log.seen if not n.startswith("aten.")] == []
+    flambeau.testing.assert_close(found, expected)
+
+
 def parts(torch: Any) -> dict[str, tuple[Any, Any]]:
     """Programs whose parts are operators of PyTorch, each with its argument; the order of steps in gradients may be another."""
     f, linalg, fft = torch.nn.functional, torch.linalg, torch.fft

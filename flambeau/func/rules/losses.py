@@ -6,7 +6,7 @@ from typing import Any
 
 from ...core.tensor import Tensor
 from ...ops.machinery.record import Batched
-from ...ops.nn import cross_entropy
+from ...ops.nn import cross_entropy, nll_loss
 from ..batching import Level, Rule, form, rule
 from .common import bind, in_line
 
@@ -35,7 +35,7 @@ def elementwise(level: Level, function: Any, *args: Any, **kwargs: Any) -> Any:
         return result.mean() if reduction == "mean" else result.sum() if reduction == "sum" else result
 
 
-@rule(cross_entropy.cross_entropy, cross_entropy.nll_loss)
+@rule(cross_entropy.cross_entropy, nll_loss.nll_loss)
 def classification(level: Level, function: Any, *args: Any, **kwargs: Any) -> Any:
     """Batching rule of classification losses: rows of all elements are rows of one loss; the mean is taken over the counted rows of each
     element."""

@@ -2,8 +2,8 @@
 
     aten_backward="native_layer_norm_backward(grad, input, normalized_shape, result1, result2, weight, bias, needs(input, weight, bias))"
 
-names the operator and says for each argument of its schema what it is: `grad`, an argument of the forward operator by the name in
-PyTorch's schema, one of its results (`result`, `result1`), a constant, `needs(...)`: which of these gradients are wanted (it returns
+names the operator and says for each argument of its schema what it is: `grad` (`grads` where further results have gradients, too), an
+argument of the forward operator by the name in PyTorch's schema, one of its results (`result`, `result1`), a constant, `needs(...)`: which of these gradients are wanted (it returns
 them all), or a fact about a tensor (`length(bias)`). Gradients of several tensors are named behind an arrow. Of several texts each is the gradient of one tensor, in order.
 
 The same text is read backwards when PyTorch's operator for the derivative is called and is no operator here: it is the derivative of the
@@ -319,14 +319,15 @@ class _Declared(Function):
         }
         ctx.save_for_backward(*(own[name] for name in kept))
         ctx.set_materialize_grads(False)
-        further = [r for r in results[1:] if not (r.is_floating_point() and r.numel())]
+        every = "grads" in derivative.reads
+        further = [r for r in results[1:] if not (every and r.is_floating_point() and r.numel())]
         ctx.mark_non_differentiable(*further)
         return result
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         derivative, wanted = ctx.derivative, dict(zip(ctx.derivative.names, ctx.needs_input_grad[2:]))
-        own = {**ctx.own, **dict(zip(ctx.kept, ctx.saved_tensors)), "grad": grads[0]}
+        own = {**ctx.own, **dict(zip(ctx.kept, ctx.saved_tensors)), "grad": grads[0], "grads": grads[0]}
         again = grad_mode.enabled and _formula_of(derivative.name) is None
         if grads[0] is not None and not again and all(g is None for g in grads[1:]):
             found = derivative.gradients(own, wanted)

@@ -13,6 +13,7 @@ The same text is read backwards when PyTorch's operator is called: its arguments
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -182,6 +183,12 @@ def _taken(value: Any, argument: Argument, default: Any) -> Any:
         return REDUCTIONS[value]
     replaced = default is None and not argument.is_optional and argument.default is not REQUIRED
     return None if replaced and _equal(value, argument.default) else value
+
+
+def operator_of(label: str) -> str:
+    """Return PyTorch's name of the operator with a derivative whose node has this label: reflection_pad2d for ReflectionPad2DBackward0."""
+    name = "_".join(re.findall("[A-Z][a-z]*(?:[0-9]D)?", label.removesuffix("Backward0"))).lower()
+    return name if overloads_of(f"{name}_backward") else f"_{name}"
 
 
 def unread(recorder: Any, like: Tensor, shape: Sequence[int]) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from ...core.tensor import Tensor
@@ -28,6 +29,11 @@ def together(*parts: Any) -> tuple[Any, ...]:
 def gradients_of(wanted: Wanted, *tensors: Any) -> list[tuple[Any, ...]]:
     """Return the layouts of those gradients of the tensors that are wanted (see `Op.layout`)."""
     return [(t.shape, t.dtype, t.device) for t, flag in zip(tensors, wanted) if flag]
+
+
+def wanted_of(found: Any, wanted: Wanted) -> Iterator[Tensor]:
+    """Return those of all gradients that are wanted."""
+    return (gradient for gradient, flag in zip(found, wanted) if flag)
 
 
 def in_place_of(wanted: Wanted, found: Any) -> list[Any]:

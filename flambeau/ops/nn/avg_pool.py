@@ -11,6 +11,7 @@ from ...core import dtype as dt
 from ...core.tensor import Tensor
 from ..machinery.aten_form import aten_only
 from ..machinery.declare import composite
+from ..machinery.record import lookup
 from .band import Band, Outline, outlined
 from .max_pool import max_pool1d, max_pool2d, max_pool3d
 from .resample import Outlines, resampling_op, sums
@@ -31,23 +32,15 @@ _FUNCTIONAL = ("nn.functional",)
 _BOTH = ("nn.functional", "torch")
 
 
-def _window_in_aten(bands: Outlines) -> list[Any]:
+def _window_of(bands: Outlines) -> list[Any]:
     """Return the arguments of PyTorch's average pooling after the input."""
     kernel, stride, padding, ceil_mode, include_padding, divisors = zip(*(b.settings for b in bands))
     return [list(kernel), list(stride), list(padding), ceil_mode[0], include_padding[0], divisors[0]]
 
 
-_averages = {
-    dims: resampling_op(
-        f"AvgPool{dims}DBackward0", f"avg_pool{dims}d", _window_in_aten, sized=False, resizes=False
-    )
-    for dims in (2, 3)
-}
+_averages = {dims: resampling_op(f"AvgPool{dims}DBackward0", _window_of, sized=False, resizes=False) for dims in (2, 3)}
 _adaptive_averages = {
-    dims: resampling_op(
-        f"AdaptiveAvgPool{dims}DBackward0", f"_adaptive_avg_pool{dims}d", lambda bands: [], resizes=False
-    )
-    for dims in (2, 3)
+    dims: resampling_op(f"AdaptiveAvgPool{dims}DBackward0", lambda bands: [], resizes=False) for dims in (2, 3)
 }
 
 
@@ -229,8 +222,9 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
 
 
 def _declare_adaptive(dims: int) -> None:
-    """Declare PyTorch's operators behind adaptive_avg_pool, and their derivatives."""
+    """Declare PyTorch's operator behind adaptive_avg_pool, and its derivative."""
     name = f"_adaptive_avg_pool{dims}d"
+    backward = lookup(f"internal.resample_AdaptiveAvgPool{dims}D_backward").function
 
     @aten_only(name, backward=f"{name}_backward(grad, self)")
     def _(self: Tensor, output_size: list[int]) -> Tensor:
@@ -239,7 +233,7 @@ def _declare_adaptive(dims: int) -> None:
     @aten_only(f"{name}_backward")
     def _(grad: Tensor, self: Tensor) -> Tensor:
         bands = map(_adaptive_band, self.shape[-dims:], grad.shape[-dims:])
-        return _adaptive_averages[dims](grad, tuple(b.transposed for b in bands))
+        return backward(grad, tuple(b.transposed for b in bands))
 
 
 for _dims in (2, 3):

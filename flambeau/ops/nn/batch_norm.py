@@ -20,7 +20,7 @@ from ..machinery.inplace import raw_copy
 from ..machinery.memory import bare, dense, is_last, layout_like, new_like, without_gaps
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor, NewTensors
-from ..machinery.together import Wanted, in_place_of, together
+from ..machinery.together import Wanted, in_place_of, together, wanted_of
 
 _ROWS = 512  # rows summed in one go where channels are adjacent: more would cost digits
 _GAIN = 0.05  # milliseconds for a million bytes
@@ -98,12 +98,10 @@ def batch_norm_grads(
 
 @batch_norm_grads.op.as_aten
 def _(
-    recorder: Any, g: Tensor, input: Tensor, weight: Any, mean: Tensor, rstd: Tensor, training: bool, wanted: Wanted
+    recorder: Any, g: Tensor, input: Tensor, weight: Any, mean: Tensor, rstd: Tensor, *rest: Any
 ) -> tuple[Tensor, ...]:
-    running = (None, None) if training else (mean, recorder.unseen(rstd.pow, -2))
-    given = g, input, weight, *running, mean, rstd, training, 0.0, list(wanted)  # what was added to the variance is in it
-    found = recorder.aten.native_batch_norm_backward.default(*given)
-    return tuple(gradient for gradient, flag in zip(found, wanted) if flag)
+    given = g, input, weight, mean, recorder.unseen(rstd.pow, -2), mean, rstd, rest[0], 0.0, rest[1]
+    return tuple(wanted_of(recorder.aten.native_batch_norm_backward.default(*given), rest[1]))
 
 
 @batch_norm_grads.on("any")
@@ -297,16 +295,14 @@ def _batch_norm(
         remember(_known_calls, key, True)
     if len(input.shape) < 2:
         return input.clone(), None, None
-    kept = opmath(input.dtype)
-    shape = (input.shape[1],)
+    kept, shape = opmath(input.dtype), (input.shape[1],)
     rstd = empty(shape, kept, input.device)
     mean = empty(shape, kept, input.device) if training else _packed(running_mean.detach())
     if training and not input.numel():
         mean.zero_()
         rstd.fill_(eps**-0.5 if eps > 0 else math.inf)
-    running = (running_mean, running_var)
-    out = normalised(input, weight, bias, mean, rstd, *running, bool(training), float(momentum), float(eps))
-    return out, mean, rstd
+    given = input, weight, bias, mean, rstd, running_mean, running_var, bool(training), float(momentum), float(eps)
+    return normalised(*given), mean, rstd
 
 
 @composite(

@@ -24,7 +24,7 @@ from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense, is_last
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor, NewTensors
-from ..machinery.together import in_place_of, together
+from ..machinery.together import in_place_of, together, wanted_of
 from .conv_arguments import Window, as_sizes, call_key, check_channels, check_operands, known_windows, read_window
 
 _LARGE_WEIGHT, _SMALL_MAP, _MOST_BLOCKS = 1 << 20, 49, 1 << 23  # elements
@@ -148,7 +148,7 @@ def _(recorder: Any, dy: Tensor, input: Tensor, weight: Tensor, window: Any, wan
     if given is None:
         return NotImplemented
     found = recorder.aten.convolution_backward.default(dy, input, weight, sizes, *given, list(wants))
-    return tuple(gradient for gradient, wanted in zip(found, wants) if wanted)
+    return tuple(wanted_of(found, wants))
 
 
 @conv_grads.on("cpu")

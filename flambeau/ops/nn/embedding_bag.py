@@ -121,7 +121,9 @@ def _run_rows_grad(
 
 
 @bag_rows_grad.on("cpu")
-def _(out: Tensor, grad: Tensor, index: Tensor, starts: Tensor, scales: Any, sizes: Tensor, counts: Any, *rest: Any) -> None:
+def _(
+    out: Tensor, grad: Tensor, index: Tensor, starts: Tensor, scales: Any, sizes: Tensor, counts: Any, *rest: Any
+) -> None:
     if counts is not None:
         counts = _counts_of_ranks(counts, index)
     _run_rows_grad(out, grad, index, starts, scales, sizes, counts, *rest)

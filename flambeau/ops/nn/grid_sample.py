@@ -19,7 +19,7 @@ from ..machinery.inplace import raw_copy
 from ..machinery.memory import Table, bare, layout_in_format_of
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor, NewTensors
-from ..machinery.together import gradients_of
+from ..machinery.together import gradients_of, wanted_of
 from .grid_points import Points, composed_gradients
 
 _MODES = ("bilinear", "nearest", "bicubic")
@@ -54,19 +54,9 @@ def sample_grads(
 
 
 @sample_grads.op.as_aten
-def _(
-    recorder: Any,
-    g: Tensor,
-    input: Tensor,
-    grid: Tensor,
-    mode: str,
-    padding: str,
-    align: bool,
-    wants: tuple[bool, ...],
-) -> Any:
+def _(recorder: Any, g: Tensor, input: Tensor, grid: Tensor, mode: str, padding: str, *rest: Any) -> Any:
     backward = getattr(recorder.aten, f"grid_sampler_{len(grid.shape) - 2}d_backward").default
-    found = backward(g, input, grid, _MODES.index(mode), _PADDINGS.index(padding), align, list(wants))
-    return (gradient for gradient, wanted in zip(found, wants) if wanted)
+    return wanted_of(backward(g, input, grid, _MODES.index(mode), _PADDINGS.index(padding), *rest), rest[-1])
 
 
 @sample_grads.on("any")

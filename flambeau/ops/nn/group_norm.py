@@ -13,7 +13,7 @@ from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense, is_last, layout_like, without_gaps
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensors
-from ..machinery.together import Wanted, gradients_of, in_place_of
+from ..machinery.together import Wanted, gradients_of, in_place_of, wanted_of
 from .max_pool import in_format_of
 from .windows import need_dtype
 
@@ -82,12 +82,11 @@ def group_norm_grads(
 
 
 @group_norm_grads.op.as_aten
-def _(
-    recorder: Any, g: Tensor, input: Any, weight: Any, bias: Any, mean: Tensor, scale: Tensor, groups: int, wanted: Wanted
-) -> tuple[Tensor, ...]:  # fmt: skip
+def _(recorder: Any, g: Tensor, input: Tensor, weight: Any, bias: Any, mean: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+    scale, groups, wanted = rest
     sizes = (input.shape[0], input.shape[1], numel_of(input.shape[2:]), groups)
-    found = recorder.aten.native_group_norm_backward.default(g, input, mean, scale, weight, *sizes, list(wanted))
-    return tuple(gradient for gradient, flag in zip(found, wanted) if flag)
+    backward = recorder.aten.native_group_norm_backward.default
+    return tuple(wanted_of(backward(g, input, mean, scale, weight, *sizes, wanted), wanted))
 
 
 @group_norm_grads.on("any")

@@ -16,7 +16,8 @@ from ..machinery.quirks import Quirks
 from ..machinery.record import Batched
 from ..random.fills import rand
 from .avg_pool import adaptive_size, check_signal
-from .max_pool import add_at_positions, indexed_layout, place_values, pool_by_table, take_positions
+from .max_pool import indexed_layout, pool_by_table
+from .positions import add_at_positions, place_values, take_positions
 from .windows import adaptive, need_dtype, read_window, spread, window_table
 
 _FUNCTIONAL = ("nn.functional",)
@@ -179,7 +180,9 @@ def _fractional_op(dims: int) -> Any:
     aten_only(f"fractional_max_pool{dims}d")(
         lambda self, kernel_size, output_size, samples: op(self, tuple(kernel_size), tuple(output_size), samples)
     )
-    aten_only(back_name)(lambda grad, self, kernel_size, output_size, indices: add_at_positions(grad, indices, self.shape, dims))
+    aten_only(back_name)(
+        lambda grad, self, kernel_size, output_size, indices: add_at_positions(grad, indices, self.shape, dims)
+    )
     op.on("cpu")(_fractional)
     return op
 

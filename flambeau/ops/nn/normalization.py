@@ -302,7 +302,7 @@ def _group_norm(input: Tensor, num_groups: int, weight: Any, bias: Any, eps: flo
 
 @composite(
     method=False,
-    aten_backward="native_group_norm_backward(grad, input, result1, result2, weight, N, C, HxW, group, needs(input, weight, bias))",
+    aten_backward="native_group_norm_backward(grads, input, result1, result2, weight, N, C, HxW, group, needs(input, weight, bias))",
 )
 def native_group_norm(
     input: Tensor, weight: Any, bias: Any, N: int, C: int, HxW: int, group: int, eps: float

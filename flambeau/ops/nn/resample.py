@@ -12,7 +12,7 @@ import numpy as np
 from ...core.dtype import opmath
 from ...core.tensor import Tensor, empty, numel_of
 from ...kernels.library import resample as kernels
-from ..machinery.aten_form import unread
+from ..machinery.aten_form import operator_of, unread
 from ..machinery.declare import internal
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import bare, is_last, layout_like, without_gaps
@@ -154,11 +154,11 @@ def _lines(out: Tensor, x: Tensor, band: Band, outer: int, inner: int, divide: b
 
 
 def resampling_op(
-    label: str, name: str, settings: Callable[[Outlines], list[Any]], sized: bool = True, resizes: bool = True
+    label: str, settings: Callable[[Outlines], list[Any]], sized: bool = True, resizes: bool = True
 ) -> Callable[[Tensor, Outlines], Tensor]:
-    """Return a differentiable operator that applies bands, and whose grad_fn prints as `label`. PyTorch calls it `name`, with the sizes of
-    the result if it is `sized`, and `settings` of the bands; its derivative takes the sizes of both if it `resizes`, else the input."""
-    own_name = label.removesuffix("Backward0")
+    """Return a differentiable operator that applies bands, and whose grad_fn prints as `label`. PyTorch's takes the sizes of the result if
+    it is `sized`, and `settings` of the bands; its derivative takes the sizes of both if it `resizes`, else the input."""
+    name = label.removesuffix("Backward0")
 
     def backward_rule(g: Tensor, bands: Outlines) -> Tensor:
         return backward(g, tuple(b.transposed for b in bands))
@@ -166,32 +166,28 @@ def resampling_op(
     def run(input: Tensor, bands: Outlines) -> Tensor:
         """The input after applying bands along the last dimensions."""
 
-    declared: dict[str, Any] = {
-        "layout": _layout,
-        "channels_last": lambda **arguments: 0.0,
-        "batching": "folded",
-    }
+    declared: dict[str, Any] = {"layout": _layout, "channels_last": lambda **arguments: 0.0, "batching": "folded"}
     forward: Any = internal(
-        run, grads={"input": backward_rule}, quirks=Quirks(label=label), name=f"resample_{own_name}", **declared
+        run, grads={"input": backward_rule}, quirks=Quirks(label=label), name=f"resample_{name}", **declared
     )
     backward: Any = internal(
         run,
         grads={"input": lambda g, bands: forward(g, tuple(b.transposed for b in bands))},
-        quirks=Quirks(label=f"{own_name}BackwardBackward0"),
-        name=f"resample_{own_name}_backward",
+        quirks=Quirks(label=f"{name}BackwardBackward0"),
+        name=f"resample_{name}_backward",
         **declared,
     )
 
     @forward.op.as_aten
     def _(recorder: Any, input: Tensor, bands: Outlines) -> Tensor:
         sizes = [[b.out for b in bands]] if sized else []
-        return getattr(recorder.aten, name).default(input, *sizes, *settings(bands))
+        return getattr(recorder.aten, operator_of(label)).default(input, *sizes, *settings(bands))
 
     @backward.op.as_aten
     def _(recorder: Any, input: Tensor, bands: Outlines) -> Tensor:
         shape = [*input.shape[: len(input.shape) - len(bands)], *(b.out for b in bands)]
         about = [[b.size for b in bands], shape] if resizes else [unread(recorder, input, shape)]
-        return getattr(recorder.aten, f"{name}_backward").default(input, *about, *settings(bands))
+        return getattr(recorder.aten, f"{operator_of(label)}_backward").default(input, *about, *settings(bands))
 
     for op in (forward, backward):
         op.on("any")(_resample)

@@ -30,38 +30,22 @@ _SMOOTH = ("bilinear", "bicubic", "lanczos")
 _MODES = "nearest | linear | bilinear | bicubic | trilinear | lanczos | area | nearest-exact"
 
 
-def _nearest_in_aten(bands: Outlines) -> list[Any]:
-    """Return the arguments of PyTorch's operators after the sizes: the factors."""
+def _factors_of(bands: Outlines) -> list[Any]:
     return [b.settings[0] for b in bands]
 
 
-def _smooth_in_aten(bands: Outlines) -> list[Any]:
-    """Return the arguments of PyTorch's operators after the sizes: align_corners and the factors."""
+def _smooth_settings(bands: Outlines) -> list[Any]:
+    """Return align_corners, and the factors."""
     return [bands[0].settings[0], *(b.settings[1] for b in bands)]
 
 
 _ops = {
-    **{
-        ("nearest", d): resampling_op(f"UpsampleNearest{d}DBackward0", f"upsample_nearest{d}d", _nearest_in_aten)
-        for d in (1, 2, 3)
-    },
-    **{
-        ("nearest-exact", d): resampling_op(
-            f"UpsampleNearestExact{d}DBackward0", f"_upsample_nearest_exact{d}d", _nearest_in_aten
-        )
-        for d in (1, 2, 3)
-    },
-    **{
-        (m, d): resampling_op(f"Upsample{m.capitalize()}{d}DBackward0", f"upsample_{m}{d}d", _smooth_in_aten)
-        for m, d in {**_LINEAR, "bicubic": 2}.items()
-    },
-    **{
-        (m + " antialias", 2): resampling_op(
-            f"Upsample{m.capitalize()}2DAaBackward0", f"_upsample_{m}2d_aa", _smooth_in_aten
-        )
-        for m in _SMOOTH
-    },
-}
+    **{("nearest", d): resampling_op(f"UpsampleNearest{d}DBackward0", _factors_of) for d in (1, 2, 3)},
+    **{("nearest-exact", d): resampling_op(f"UpsampleNearestExact{d}DBackward0", _factors_of) for d in (1, 2, 3)},
+    **{(m, d): resampling_op(f"Upsample{m.capitalize()}{d}DBackward0", _smooth_settings) for m, d in _LINEAR.items()},
+    ("bicubic", 2): resampling_op("UpsampleBicubic2DBackward0", _smooth_settings),
+    **{(f"{m} antialias", 2): resampling_op(f"Upsample{m.capitalize()}2DAaBackward0", _smooth_settings) for m in _SMOOTH},
+}  # fmt: skip
 
 
 # -- what was asked for ---------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from ...core.tensor import Tensor, empty, numel_of
 from ...core.typenames import type_name
 from ...kernels.library import padding as kernels
 from ..machinery.arguments import as_ints, as_number
-from ..machinery.aten_form import unread
+from ..machinery.aten_form import operator_of, unread
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import raw_copy
@@ -69,11 +69,6 @@ def _geometry(borders: Borders) -> tuple[Any, ...]:
 
 def _in_three(borders: Borders) -> tuple[Border, ...]:
     return (_border("replicate", 1, 0, 0),) * (3 - len(borders)) + borders
-
-
-def _aten_name(name: str) -> str:
-    """Return PyTorch's operator name: reflection_pad2d for ReflectionPad2D."""
-    return name.replace("Pad", "_pad").lower()
 
 
 def _widths(borders: Borders) -> list[int]:
@@ -137,7 +132,7 @@ def _padding_op(label: str) -> Any:
     def _(recorder: Any, input: Tensor, borders: Borders) -> Tensor:
         widths = _widths(borders)
         if not circular:
-            return getattr(recorder.aten, _aten_name(name)).default(input, widths)
+            return getattr(recorder.aten, operator_of(label)).default(input, widths)
         for dim, (before, after) in enumerate(zip(widths[-2::-2], widths[::-2]), len(input.shape) - len(borders)):
             inner = input.narrow(dim, max(-before, 0), input.shape[dim] + min(before, 0) + min(after, 0))
             first = [input.narrow(dim, input.shape[dim] - before, before)] if before > 0 else []
@@ -150,7 +145,7 @@ def _padding_op(label: str) -> Any:
         if not circular:
             shape = [*input.shape[: len(input.shape) - len(borders)], *(b.size for b in borders)]
             given = input, unread(recorder, input, shape), _widths(borders)
-            return getattr(recorder.aten, f"{_aten_name(name)}_backward").default(*given)
+            return getattr(recorder.aten, f"{operator_of(label)}_backward").default(*given)
         for dim, border in enumerate(borders, len(input.shape) - len(borders)):
             input = recorder.again(_unwrapped, (input, dim, border), {})
         return input

@@ -14,17 +14,14 @@ from ....kernels.cuda_values import constant
 from ....kernels.library import loss as kernels
 from ....ops.machinery.memory import dense
 from ....ops.nn.cross_entropy import (
-    _layout,
     cross_entropy_backward,
     cross_entropy_gradient,
     cross_entropy_indices,
     cross_entropy_unrecorded,
     launch_indices,
-    nll_loss_planes,
-    nll_loss_rows,
     run_backward,
-    run_nll,
 )
+from ....ops.nn.nll_loss import nll_loss_planes, nll_loss_rows, plane_layout, run_nll
 from ... import nvidia
 from .launching import address, element_text, function
 
@@ -206,7 +203,7 @@ def _report(stats: Tensor, target: Tensor, input: Tensor, ignore_index: int) -> 
     targets = dense(target)
     refuse(
         1, 1, stats.data_ptr() + (stats.shape[0] - 1) * size, int(stats.dtype is dt.float64), targets.data_ptr(),
-        targets.dtype.itemsize, targets.numel(), _layout(input.shape)[1], ignore_index, nvidia.error_flag(stats.device), code,
+        targets.dtype.itemsize, targets.numel(), plane_layout(input.shape)[1], ignore_index, nvidia.error_flag(stats.device), code,
     )  # fmt: skip
 
 
