@@ -301,8 +301,8 @@ def _batch_norm(
     if training and not input.numel():
         mean.zero_()
         rstd.fill_(eps**-0.5 if eps > 0 else math.inf)
-    given = input, weight, bias, mean, rstd, running_mean, running_var, bool(training), float(momentum), float(eps)
-    return normalised(*given), mean, rstd
+    settings = running_mean, running_var, bool(training), float(momentum), float(eps)
+    return normalised(input, weight, bias, mean, rstd, *settings), mean, rstd
 
 
 @composite(
