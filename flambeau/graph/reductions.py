@@ -21,7 +21,6 @@ from ..kernels.reduction import ARG_COMBINES
 from ..ops.machinery.plan import compiles
 from ..ops.machinery.record import Op
 from ..ops.machinery.reduction import Reduction, reduced_dims
-from ..ops.machinery.reduction_faces import plain_dim
 from ..ops.machinery.watched import PrivateCall
 from .conversions import Kernel, new_results
 from .fusion import loop_in, passed
@@ -104,7 +103,7 @@ def reduced(call: Call) -> Reduced | None:
     plain = isinstance(value, Value) and isinstance(result, Value)
     if not plain or dim == () or result.buffer not in call.makes or value.device is not result.device:
         return None
-    return Reduced(value, impl, reduced_dims(plain_dim(dim), len(value.shape)), requested)
+    return Reduced(value, impl, reduced_dims(dim, len(value.shape)), requested)
 
 
 def _meaning(call: Call) -> tuple[Any, Reduction, Any, dtype | None] | None:

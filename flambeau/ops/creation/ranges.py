@@ -361,7 +361,7 @@ def _triangle_indices(name: str, row: Any, col: Any, offset: Any, options: dict[
     d = chosen.dtype or dt.int64
     if d not in (dt.int32, dt.int64):
         raise unsupported(name, d)
-    i, j = pick(rows, offset, columns)
+    i, j = pick(rows, as_int(offset, name, "offset", 3), columns)
     t = new(make_size((2, len(i))), chosen, d)
     return finish(_write_numbers(t, np.stack([i, j])), chosen.requires_grad)
 

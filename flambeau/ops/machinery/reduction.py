@@ -60,25 +60,35 @@ Rule = Callable[["Reduction", dtype, "dtype | None"], tuple[dtype, dtype, dtype]
 # -- dimensions --------------------------------------------------------------------------------------------------------
 
 
-def reduced_dims(dim: Any, ndim: int, name: str = "reduction") -> tuple[int, ...]:
-    """Return the dimensions to reduce, wrapped and in the order given; None and () mean all."""
-    if dim is None or (isinstance(dim, (tuple, list)) and not dim):
-        return tuple(range(ndim))
-    if ndim > _MAX_RANK:
-        raise RuntimeError(f"only tensors with up to {_MAX_RANK} dims are supported")
+def plain_dim(dim: Any, name: str = "reduction") -> Any:
+    """Return a dim argument in the form used in a plan's key: None, an int or a tuple of ints. 1.0 and True, which would find the plan for 1,
+    are refused."""
+    if type(dim) is int or dim is None:
+        return dim
     if is_int(dim):
-        d = wrap_dim(int(dim), ndim)
-        return (d,) if ndim else ()
+        return int(dim)
     if not isinstance(dim, (tuple, list)):
         raise TypeError(f"{name}(): argument 'dim' (position 2) must be tuple of ints, not {type_name(dim)}")
-    wrapped = []
     for i, d in enumerate(dim):
         if not is_int(d):
             raise TypeError(
                 f"{name}(): argument 'dim' (position 2) must be tuple of ints, but found element of type {type_name(d)}"
                 f" at pos {i}"
             )
-        wrapped.append(wrap_dim(int(d), ndim))
+    return tuple([int(d) for d in dim])
+
+
+def reduced_dims(dim: Any, ndim: int, name: str = "reduction") -> tuple[int, ...]:
+    """Return the dimensions to reduce, wrapped and in the order given; None and () mean all."""
+    dim = plain_dim(dim, name)
+    if dim is None or dim == ():
+        return tuple(range(ndim))
+    if ndim > _MAX_RANK:
+        raise RuntimeError(f"only tensors with up to {_MAX_RANK} dims are supported")
+    if isinstance(dim, int):
+        d = wrap_dim(dim, ndim)
+        return (d,) if ndim else ()
+    wrapped = [wrap_dim(d, ndim) for d in dim]
     if len(set(wrapped)) != len(wrapped):
         repeated = next(d for d in wrapped if wrapped.count(d) > 1)
         raise RuntimeError(f"dim {repeated} appears multiple times in the list of dims")

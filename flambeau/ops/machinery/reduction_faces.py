@@ -11,12 +11,12 @@ from ...core import modes
 from ...core.overrides import with_attributes
 from ...core.tensor import Tensor
 from ...core.typenames import type_name
-from .arguments import as_dtype, is_int, need_tensor
+from .arguments import as_dtype, need_tensor
 from .out import check_out_dtype, check_unrecorded, write_out
 from .public import dress, recourse
 from .quirks import NO_QUIRKS, Quirks
 from .record import Op, register
-from .reduction import Reduction, Rule, same_dtype
+from .reduction import Reduction, Rule, plain_dim, same_dtype
 
 _active = modes.active
 _intercept = modes.intercept
@@ -61,15 +61,6 @@ def reduction(
     return declare
 
 
-def plain_dim(dim: Any) -> Any:
-    """Return a dim argument in the form used in a plan's key: None, an int or a tuple."""
-    if type(dim) is int or dim is None or type(dim) is tuple:
-        return dim
-    if isinstance(dim, (list, tuple)):
-        return tuple([int(d) if is_int(d) else d for d in dim])
-    return int(dim) if is_int(dim) else dim
-
-
 def read_aliases(name: str, dim: Any, keepdim: Any, others: dict[str, Any]) -> tuple[Any, bool]:
     """Return dim and keepdim, which may be given by NumPy's names."""
     for key, value in others.items():
@@ -109,7 +100,7 @@ def _face(impl: Reduction, takes_dtype: bool, write: Callable[..., Any], active:
                 dim, keepdim = read_aliases(name, dim, keepdim, others)
                 others = {}
             if type(dim) is not int and dim is not None:
-                dim = plain_dim(dim)
+                dim = plain_dim(dim, name)
             if dtype is not None:
                 if not takes_dtype:
                     raise TypeError(f"{name}() got an unexpected keyword argument 'dtype'")

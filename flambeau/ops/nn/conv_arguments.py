@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from functools import lru_cache
 from typing import Any, TypeAlias
 
 from ...core import dtype as dt
 from ...core.tensor import Tensor
+from ...core.typenames import type_name
 from ..machinery.arguments import is_int
 from ..machinery.dtype_rules import unsupported
 
@@ -16,7 +18,7 @@ Window: TypeAlias = tuple[Any, ...]  # (stride, ((low, high), ...) padding, dila
 def as_sizes(value: Any, dims: int, name: str) -> tuple[int, ...]:
     if isinstance(value, int) or is_int(value):
         return (int(value),) * dims
-    values = tuple(map(int, value))
+    values = tuple(map(operator.index, value))
     if len(values) == 1:
         return values * dims
     if len(values) != dims:
@@ -94,7 +96,9 @@ def read_window(dims: int, kernel: tuple[int, ...], stride: Any, padding: Any, d
     dilation = as_sizes(dilation, dims, "dilation")
     if not isinstance(padding, str):
         padding = as_sizes(padding, dims, "padding")
-    return _checked_window(kernel, stride, padding, dilation, groups)
+    if not is_int(groups):  # 2.0 and True would be found again for 2 and 1
+        raise TypeError(f"conv{dims}d(): argument 'groups' (position 7) must be int, not {type_name(groups)}")
+    return _checked_window(kernel, stride, padding, dilation, int(groups))
 
 
 @lru_cache(1024)

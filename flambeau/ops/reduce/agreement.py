@@ -18,7 +18,6 @@ from ..machinery.dtype_rules import unsupported
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor, lookup
 from ..machinery.reduction import Reduction, reduced_dims, reduced_shape, to_bool
-from ..machinery.reduction_faces import plain_dim
 from .sums import sum_
 
 _all_equal = Reduction("equal", lambda x, y: x == y, "all", rule=to_bool)
@@ -115,7 +114,7 @@ def hash_tensor(input: Tensor, dim: Any = (), *, keepdim: bool = False, mode: in
         raise RuntimeError(f"Unknown hash_tensor mode: {mode}")
     if input.dtype.is_complex:
         raise unsupported("xor_sum_cpu", input.dtype)
-    dims = reduced_dims(plain_dim(dim), len(input.shape), "hash_tensor")
+    dims = reduced_dims(dim, len(input.shape), "hash_tensor")
     shape = reduced_shape(input.shape, dims, keepdim)
     wide = to(input._bare_alias(), dt.float64 if input.dtype.is_floating_point else dt.int64)
     return xor_of_bits(wide, dims, shape)

@@ -7,7 +7,7 @@ from typing import Any
 from ...core import dtype as dt
 from ...core.layout import wrap_dim
 from ...core.tensor import Tensor
-from ..machinery.arguments import as_number, need_tensor
+from ..machinery.arguments import as_int, as_number, need_tensor
 from ..machinery.declare import composite
 from ..machinery.record import lookup
 from ..machinery.reduction import reduced_dims
@@ -43,7 +43,7 @@ def diff(
     for other in (prepend, append):
         if other is not None:
             _check_neighbour(input, other, d)
-    if n < 0:
+    if as_int(n, "diff", "n", 2) < 0:
         raise RuntimeError(f"order must be non-negative but got {n}")
     if n == 0:
         return input.clone()

@@ -16,7 +16,7 @@ from ...core.typenames import type_name
 from ...kernels.library.counting import bounds, count_between, count_numbers
 from ...kernels.library.search import search_sorted
 from ..creation.convert import to
-from ..machinery.arguments import need_tensor
+from ..machinery.arguments import as_int, need_tensor
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import raw_copy
@@ -30,7 +30,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     """Counts of each number from 0 on, or sums of the weights of its occurrences."""
     if input.dtype.category != 1:
         raise unsupported("bincount_cpu", input.dtype)
-    if minlength < 0:
+    if as_int(minlength, "bincount", "minlength", 3) < 0:
         raise RuntimeError("minlength should be >= 0")
     if len(input.shape) != 1:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
@@ -109,7 +109,7 @@ def _places(column: np.ndarray, edges: np.ndarray) -> np.ndarray:
 @composite
 def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0, *, out: Any = None) -> Tensor:
     """Counts of elements in evenly spaced bins between min and max (those of the input if both are 0)."""
-    if bins <= 0:
+    if as_int(bins, "histc", "bins", 2) <= 0:
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
     if min > max:
         raise RuntimeError("torch.histc: max must be larger than min")

@@ -17,8 +17,7 @@ from ..machinery.formula import Pointwise
 from ..machinery.out import write_out
 from ..machinery.quirks import Quirks
 from ..machinery.record import lookup
-from ..machinery.reduction import Reduction, real_result, reduced_dims, restored
-from ..machinery.reduction_faces import plain_dim
+from ..machinery.reduction import Reduction, plain_dim, real_result, reduced_dims, restored
 from .extremes import amax, amin
 from .sums import sum_
 
@@ -157,7 +156,7 @@ def vector_norm_of(x: Tensor, order: Any, dim: Any, keepdim: bool, dtype: Any) -
         raise TypeError(f"linalg_vector_norm(): argument 'ord' (position 2) must be Number, not {type_name(order)}")
     wanted = None if dtype is None else as_dtype(dtype, "linalg_vector_norm")
     _check_dtype("linalg.vector_norm", x, wanted)
-    dim = plain_dim(dim)
+    dim = plain_dim(dim, "linalg_vector_norm")
     reduced_dims(dim, len(x.shape), "linalg_vector_norm")
     _check_identity(x, float(order), dim)
     return norm_of_order(x if wanted is None else x.to(wanted), float(order), dim, keepdim)

@@ -16,8 +16,7 @@ from ..machinery.declare import composite, internal
 from ..machinery.formula import Pointwise
 from ..machinery.out import write_out
 from ..machinery.quirks import Quirks
-from ..machinery.reduction import Reduction, reduced_dims, restored, spread
-from ..machinery.reduction_faces import plain_dim
+from ..machinery.reduction import Reduction, plain_dim, reduced_dims, restored, spread
 
 
 def _wide(op: Reduction, d: dtype, requested: dtype | None) -> tuple[dtype, dtype, dtype]:

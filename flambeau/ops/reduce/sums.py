@@ -24,6 +24,7 @@ from ..machinery.record import lookup
 from ..machinery.reduction import (
     Reduction,
     counting,
+    plain_dim,
     real_result,
     reduced_dims,
     restored,
@@ -31,7 +32,7 @@ from ..machinery.reduction import (
     to_bool,
     widen_integers,
 )
-from ..machinery.reduction_faces import plain_dim, reduction
+from ..machinery.reduction_faces import reduction
 
 # -- sums --------------------------------------------------------------------------------------------------------------
 
@@ -196,7 +197,7 @@ count_not_nan = Reduction("count_not_nan", lambda x: f.logical_not(f.isnan(x)), 
 @composite
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     """The number of elements that are not zero, overall or over the given dimensions."""
-    return _nonzero.call(input, plain_dim(dim))
+    return _nonzero.call(input, plain_dim(dim, "count_nonzero"))
 
 
 # -- sums that leave out nan -------------------------------------------------------------------------------------------
@@ -235,7 +236,7 @@ def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any
         raise RuntimeError(
             f"nanmean(): expected input to have floating point or complex dtype but got {input.dtype.scalar_type}"
         )
-    dim = plain_dim(dim)
+    dim = plain_dim(dim, "nanmean")
     return nansum(input, dim, keepdim, dtype=dtype) / count_not_nan.call(input._bare_alias(), dim, keepdim)
 
 
@@ -269,7 +270,10 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log(sum(exp(input))) over the given dimensions, without overflow."""
     if input.dtype.category < 2:
         input = input.to(get_default_dtype())
-    dim, rank = plain_dim(dim), len(input._strides)  # which a tensor that is spread over ranks does not have
+    dim, rank = (
+        plain_dim(dim, "logsumexp"),
+        len(input._strides),
+    )  # which a tensor that is spread over ranks does not have
     dims = reduced_dims(dim, rank, "logsumexp")
     if not numel_of(input.shape):
         return log_of(sum_(_exp_of.call((input,)), dims, keepdim))

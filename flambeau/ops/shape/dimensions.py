@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from ...core.layout import broadcast_shapes as broadcast
@@ -395,7 +396,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
     if n == 0:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
     d = dim if 0 <= dim < n else wrap_dim(dim, n)
-    i = index if type(index) is int else index.__index__()
+    i = index if type(index) is int else operator.index(index)
     size = input.shape[d]
     if not -size <= i < size:
         raise IndexError(f"select(): index {i} out of range for tensor of size {list(input.shape)} at dimension {d}")

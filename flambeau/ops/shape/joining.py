@@ -146,7 +146,7 @@ _stack_plans: dict[tuple[Any, ...], JoinPlan] = {}
 def _layout(plans: dict[tuple[Any, ...], JoinPlan], make: Any, tensors: Any, dim: int) -> tuple[Any, ...]:
     """Return the layout of the joined tensors, with the plan to join them, which is cached for lists and tuples of tensors."""
     kind = type(tensors)
-    if (kind is not list and kind is not tuple) or not tensors:
+    if (kind is not list and kind is not tuple) or not tensors or type(dim) is not int:  # 1.0 would find the plan for 1
         return make(tensors, dim).layout
     try:
         first = tensors[0]

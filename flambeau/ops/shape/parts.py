@@ -23,21 +23,21 @@ from .strided import spread
 @composite
 def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     """A view of `length` indices of a dimension from `start` on."""
-    length = operator.index(length)  # a tensor of one integer will do
-    d, begin = narrow_bounds(input, dim, start, length)
-    return slice_dim(input, d, begin, begin + length, 1)
+    d, begin, end = narrow_bounds(input, dim, start, length)
+    return slice_dim(input, d, begin, end, 1)
 
 
-def narrow_bounds(input: Tensor, dim: int, start: Any, length: int) -> tuple[int, int]:
+def narrow_bounds(input: Tensor, dim: int, start: Any, length: Any) -> tuple[int, int, int]:
+    """Return a dimension, and the places where a part of it begins and ends; a length may be a tensor of one integer."""
     n = len(input.shape)
     if n == 0:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
     if isinstance(start, Tensor):
         if start.shape != () or start.dtype.category != 1:
             raise RuntimeError("start must be an 0-dim integral Tensor.")
-        start = int(start.item())
+        start = start.item()
     d = wrap_dim(dim, n)
-    size = input.shape[d]
+    size, start, length = input.shape[d], operator.index(start), operator.index(length)
     if length < 0:
         raise RuntimeError("narrow(): length must be non-negative.")
     if not -size <= start <= size:
@@ -45,7 +45,7 @@ def narrow_bounds(input: Tensor, dim: int, start: Any, length: int) -> tuple[int
     start += size if start < 0 else 0
     if start + length > size:
         raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({size}).")
-    return d, start
+    return d, start, start + length
 
 
 @primitive(
@@ -59,8 +59,8 @@ def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
         raise RuntimeError(
             f"narrow_copy: dimension {dim} is out of range for a tensor with {len(input.shape)} dimensions"
         )
-    d, begin = narrow_bounds(input, dim, start, length)
-    return slice_dim(input, d, begin, begin + length, 1).clone()
+    d, begin, end = narrow_bounds(input, dim, start, length)
+    return slice_dim(input, d, begin, end, 1).clone()
 
 
 def _narrow_backward(g: Tensor, shape: Any, dim: int, start: int, length: int) -> Any:
@@ -428,7 +428,7 @@ def diagonal_geometry(input: Tensor, offset: int, dim1: int, dim2: int) -> tuple
     a, b = wrap_dim(dim1, n), wrap_dim(dim2, n)
     if a == b:
         raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
-    rows, columns = input.shape[a], input.shape[b]
+    rows, columns, offset = input.shape[a], input.shape[b], operator.index(offset)
     count = max(min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns), 0)
     start = input._offset
     if count:
