@@ -37,12 +37,11 @@ from ...core.sharded import ShardedOperand
 from ...core.size import Size, make_size
 from ...core.storage import UntypedStorage
 from ...core.tensor import Tensor, contiguous_strides, copy_of_array, numel_of
-from ...core.typenames import type_name
 from ...expr import Expr, arg, as_expr, const, substitute
 from ...expr.node import cast
 from ...kernels import emit_numpy
 from ...kernels.geometry import plan_reduction
-from .arguments import is_int
+from .arguments import as_ints, is_int
 from .dtype_rules import number_dtype
 from .formula import camel
 from .parameters import parameter_names
@@ -65,17 +64,7 @@ def plain_dim(dim: Any, name: str = "reduction") -> Any:
     are refused."""
     if type(dim) is int or dim is None:
         return dim
-    if is_int(dim):
-        return int(dim)
-    if not isinstance(dim, (tuple, list)):
-        raise TypeError(f"{name}(): argument 'dim' (position 2) must be tuple of ints, not {type_name(dim)}")
-    for i, d in enumerate(dim):
-        if not is_int(d):
-            raise TypeError(
-                f"{name}(): argument 'dim' (position 2) must be tuple of ints, but found element of type {type_name(d)}"
-                f" at pos {i}"
-            )
-    return tuple([int(d) for d in dim])
+    return int(dim) if is_int(dim) else as_ints(dim, name, "dim", 2)
 
 
 def reduced_dims(dim: Any, ndim: int, name: str = "reduction") -> tuple[int, ...]:
