@@ -29,7 +29,6 @@ from ..core.overrides import only_for_subclasses
 from ..core.tensor import Tensor, tensors_in
 from ..nn.modules import module as module_room
 from .known_function import DEEPEST, KnownFunction, Unfit, Unsplit, available, counters, splitting
-from .ranges import DryCall, LastOfMany, Range, Ranges, new_sizes, refuse_constants
 from .record.histories import attached, cut, take_histories
 from .record.operator_call import Failed, OtherLayout, Stale, holds_numbers
 from .record.preparation import Changes, Prepared
@@ -37,16 +36,17 @@ from .record.recorder import NotRecordable, StepRecorder
 from .record.recording import Last, Recorded
 from .record.results import live_in, replaced, write_back
 from .sizes import Waiting
-from .state.arguments import Arguments, settings_key
+from .state.arguments import Arguments, marked, settings_key
 from .state.guards import Item
 from .state.reach import Reach
 
 if TYPE_CHECKING:
+    from .ranges import Range, Ranges
     from .record.differentiable import Derivative
     from .state.source import Source
 
 differentiable, marking = naming.late("compiler.record.differentiable"), naming.late("compiler.split.marking")
-on_gpu = naming.late("compiler.gpu.resized")
+on_gpu, ranges = naming.late("compiler.gpu.resized"), naming.late("compiler.ranges")
 
 _GLOBAL_HOOKS = [
     getattr(module_room, f"_global_{kind}_hooks") for kind in ("forward", "forward_pre", "backward", "backward_pre")
@@ -128,7 +128,7 @@ class CompiledFunction(KnownFunction):
                 with allocator.sparing() if first and not self.depth else contextlib.nullcontext():
                     return self._idle(args, kwargs, key)
             if before is not None:
-                self._note_cause(new_sizes(before[0], key[0]))
+                self._note_cause(ranges.new_sizes(before[0], key[0]))
         family = None
         if type(entry) is Waiting:
             family = entry.sizes.common(self.found, given)
@@ -163,16 +163,16 @@ class CompiledFunction(KnownFunction):
         before = None if alike is None else alike.newest(self.found)
         if alike is None or before is None:
             return None
-        ranges = alike.ranges
-        found = ranges.find(given)
+        programs = alike.ranges
+        found = programs.find(given)
         if found is None and not self.observer.noted:  # dry runs keep to those of a call of another size
             with self.observer.following():
                 return (self.function(*args, **kwargs),)
         if found is None:
-            found = ranges.make(DryCall(self, given, key, args, kwargs), before[0])
+            found = programs.make(ranges.DryCall(self, given, key, args, kwargs), before[0])
             if found is None:
                 return None
-            self._note_cause(new_sizes(before[0], key[0]))
+            self._note_cause(ranges.new_sizes(before[0], key[0]))
         one, t = found
         if one.program.recorded.busy:
             return (self.function(*args, **kwargs),)
@@ -182,13 +182,13 @@ class CompiledFunction(KnownFunction):
             return (self._as_it_is(args, kwargs),)
         recorded = one.program.resize(t)
         if not trusted:
-            return (self._compared(ranges, one, given, args, kwargs),)
+            return (self._compared(programs, one, given, args, kwargs),)
         result = self._run(recorded, given, args, kwargs, key)
         if self.last is not None:
-            self.last = LastOfMany(one, given.tensors, key[1], alike.recorded(self.found))
+            self.last = ranges.LastOfMany(one, given.tensors, key[1], alike.recorded(self.found))
         return (result,)
 
-    def _compared(self, ranges: Ranges, one: Range, given: Arguments, args: tuple, kwargs: dict) -> Any:
+    def _compared(self, programs: Ranges, one: Range, given: Arguments, args: tuple, kwargs: dict) -> Any:
         """Run both the program for many sizes and the function, compare, and return the function's result."""
         recorded = one.program.recorded
         recorded.busy = True
@@ -198,7 +198,7 @@ class CompiledFunction(KnownFunction):
         finally:
             recorded.busy = False
         if problem:
-            ranges.forget(one, problem)
+            programs.forget(one, problem)
         else:
             one.proof.compared.add(one.program.size)
         return result
@@ -266,8 +266,7 @@ class CompiledFunction(KnownFunction):
             bad = marking.unreachable(source, objects, self.observer, changed) | marking.users_of(source, self.varying)
             if self._split_at(source, first, bad, key, why):
                 return self._by_parts(args, kwargs)
-        self.found[key] = Unfit(why)
-        return self._eager(args, kwargs, why)
+        return self._unwatched(why, key, args, kwargs)
 
     def _run(self, recorded: Recorded, given: Arguments, args: tuple, kwargs: dict, key: tuple) -> Any:
         if recorded.busy:
@@ -285,7 +284,8 @@ class CompiledFunction(KnownFunction):
                 self._try_out(recorded, result)
                 return result
             if not recorded.checked:
-                refuse_constants(DryCall(self, given, key, args, kwargs))
+                if marked(given.tensors):
+                    ranges.refuse_constants(ranges.DryCall(self, given, key, args, kwargs))
                 with _undivided():
                     problem, result = recorded.check(
                         given.tensors, lambda table: run(replaced(args, table), replaced(kwargs, table))
@@ -355,8 +355,7 @@ class CompiledFunction(KnownFunction):
             if type(entry) is list and entry[-1].calls >= _WORTH:
                 entry.pop()  # the one that was not used for longest: it was worth its while
             elif changed is None:
-                self.found[key] = Unfit(why)
-                return self._eager(args, kwargs, why)
+                return self._unwatched(why, key, args, kwargs)
             else:
                 return self._unreached(given, key, args, kwargs, why, changed)
         started = time.perf_counter()

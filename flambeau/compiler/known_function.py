@@ -152,7 +152,7 @@ class KnownFunction:
 
     def recordings(self) -> list[Recorded]:
         """Return the recordings of this function, for one size and for many, without those of its parts."""
-        ranged = [one.program.recorded for alike in self.patterns.values() for one in alike.ranges.known]
+        ranged = [one.program.recorded for alike in self.patterns.values() for one in alike.ranged()]
         return [*(r for entry in self.found.values() if type(entry) is list for r in entry), *ranged]
 
     def parts(self) -> list[KnownFunction]:

@@ -21,11 +21,10 @@ from ..core.size import make_size
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, contiguous_strides, is_contiguous_layout, new_tensor
 from .record.comparison import TensorPrint
-from .record.facts import Facts
 from .record.polynomials import Function, fitted
 from .record.recorder import NotRecordable, StepRecorder
 from .record.recording import Last, Recorded
-from .record.resized import Resized
+from .record.resized import Facts, Resized
 from .record.results import replaced, same_results
 from .record.steps import Call, StepGraph
 from .runtime.first_run import extent

@@ -6,10 +6,16 @@ function whose sizes change in every call rests: its recordings are forgotten, a
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from typing import TYPE_CHECKING, Any
 
-from .ranges import Ranges
+from ..core import naming
 from .state.arguments import Arguments
+
+if TYPE_CHECKING:
+    from .ranges import Range, Ranges
+
+ranges = naming.late("compiler.ranges")
 
 KEPT = 64  # sizes that are remembered: of more than these, the oldest are forgotten
 # For families, whose recordings cost little: sizes that get a full recording nevertheless, and sizes that are remembered.
@@ -28,12 +34,20 @@ class Sizes:
 
     def __init__(self, free: int = FREE) -> None:
         self.keys: list[tuple] = []
-        self.ranges = Ranges()
         self.free = free
         self.made = 0  # recordings
         self.served = 0  # native calls of those that are forgotten
         self.wasted = 0  # those that were forgotten before they were used
         self.family: Any = None  # what recordings on a GPU have in common, where more sizes cost little
+
+    @functools.cached_property
+    def ranges(self) -> Ranges:
+        """Return the programs for many sizes: none before a second size has come."""
+        return ranges.Ranges()
+
+    def ranged(self) -> list[Range]:
+        """Return the programs for many sizes that have been made."""
+        return self.ranges.known if "ranges" in self.__dict__ else []
 
     def recordings(self, found: dict[tuple, Any]) -> list[Any]:
         return [r for k in self.recorded(found) for r in found[k]]

@@ -5,8 +5,11 @@ Normally the package is `flambeau`. After `flambeau.install_as_torch()` programs
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import importlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -69,10 +72,24 @@ def load(name: str) -> ModuleType:
     parts, each waits for the other. So modules in a package that is imported lazily are reached through that package, here and in import
     statements.
     """
-    parts = name.split(".")
-    for i in range(1, len(parts) if name not in sys.modules else 0):
-        importlib.import_module(".".join(parts[:i]))
-    return importlib.import_module(name)
+    parts = name.split(".") if name not in sys.modules else []
+    with _uncollected():
+        for i in range(1, len(parts)):
+            importlib.import_module(".".join(parts[:i]))
+        return importlib.import_module(name)
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Context manager: collect no garbage while modules are imported. They make tens of thousands of objects and next to no garbage, and each
+    collection would look at what the earlier ones have made: ten collections, the largest of which takes longer than a step of training."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 # Modules that others take something from when a program first asks for it: of a room above theirs, of their own where the one is
@@ -125,7 +142,8 @@ def submodule(package: str, name: str) -> ModuleType:
     full = f"{package}.{name}"
     asked = torch_name(full) if _State.posing else full  # so that programs find it under that name in sys.modules, too
     try:
-        return importlib.import_module(asked)
+        with _uncollected():
+            return importlib.import_module(asked)
     except ModuleNotFoundError as problem:
         if problem.name not in (full, asked):
             raise

@@ -5,11 +5,11 @@ one of them writing, are in the order in which they were recorded."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from ..autograd.grad_mode import no_grad
 from ..core.device import device
+from ..core.records import replace
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
 from .memory import instances, mapped

@@ -5,11 +5,11 @@ and those that round when they store can round to the requested dtype (`Op.store
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from ..core.device import device
 from ..core.dtype import opmath
+from ..core.records import replace
 from ..core.size import make_size
 from ..core.tensor import contiguous_strides, numel_of
 from ..expr.node import arg, cast, replace_arguments

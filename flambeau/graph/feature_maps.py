@@ -7,11 +7,11 @@ call is rewritten by changing the strides of its values; its layout rule and its
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from ..core.dtype import dtype
 from ..core.layout import channels_last_strides
+from ..core.records import record, replace
 from ..core.tensor import numel_of
 from .checker import described
 from .conversions import Kernel, all_results, new_results
@@ -81,7 +81,7 @@ def convolution_of(call: Call) -> Convolution | None:
     return Convolution(tensors, window) if all(len(tensors[n].shape) == 4 for n in _MAPS if n in tensors) else None
 
 
-@dataclass(eq=False)
+@record
 class Unit:
     """Call that accepts feature maps in either layout: all of them in the same, unless it is a convolution. `gain` is the time it saves
     with channels last, in milliseconds for a million bytes."""

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from ..core.backend import backend_of
 from ..core.raw_memory import first_address
+from ..core.records import replace
 from ..core.tensor import Tensor
 from ..expr.node import Expr, arg, replace_arguments, walk
 from ..expr.simplify import simplify

@@ -6,12 +6,12 @@ declares (`Op.formula`: copies, conversions, fills). Nothing here knows an opera
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..core.device import device
 from ..core.dtype import FLOAT8, dtype, opmath
 from ..core.layout import expand_strides, has_internal_overlap
+from ..core.records import record
 from ..core.size import make_size
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
@@ -48,7 +48,7 @@ class Number(NamedTuple):
 Read = tuple["Place | Number", dtype]
 
 
-@dataclass(eq=False)
+@record
 class Loop:
     """Formulas over the elements of one index space. `reads` are the operands that arg(0), arg(1), ... of the formulas stand for; `results`
     maps places to the values stored there. `sizes` are the dimensions, collapsed as far as all operands allow."""

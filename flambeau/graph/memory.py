@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from ..core.records import record
 
 
 class Ref(NamedTuple):
@@ -18,7 +19,7 @@ class Ref(NamedTuple):
         return f"%{self.buffer}" + (f"+{self.offset}" if self.offset else "")
 
 
-@dataclass(eq=False, slots=True)
+@record
 class Buffer:
     """Memory that a recorded function uses. `source` says whose it is: "new" (made by the function), "state" (a tensor the function
     found), ("argument", i), ("engine", generator), ("words", generator) or "workspace"."""

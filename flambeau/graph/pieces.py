@@ -5,9 +5,9 @@ The operators' records declare which calls are concatenations, and where the par
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from ..core.layout import expand_strides
+from ..core.records import replace
 from ..core.size import make_size
 from ..expr.node import arg
 from .checker import on_meta

@@ -4,8 +4,7 @@ An operator's record declares which results its kernel can store with any stride
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from ..core.records import replace
 from ..core.tensor import numel_of
 from ..expr.node import arg
 from .conversions import Kernel, new_results

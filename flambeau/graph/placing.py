@@ -5,9 +5,9 @@ The operators' records declare which of them write arguments into parts of zeros
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
+from ..core.records import replace
 from ..core.storage import UntypedStorage
 from ..core.tensor import numel_of
 from ..expr.node import arg, const

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.device import device
 from ..core.dtype import dtype
 from ..core.layout import memory_span
+from ..core.records import record
 from ..core.size import Size, make_size
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, contiguous_strides, is_contiguous_layout, new_tensor
@@ -22,10 +22,10 @@ from .memory import Buffer, Ref, instances
 NO_MEMORY = -1  # the buffer of values without elements
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Value:
     """A tensor of a program: its header over a buffer, from byte `start` on. `number` distinguishes tensors at the same place, for recorders
-    that need it; `requires_grad` is its value at the call."""
+    that need it; `requires_grad` is its value at the call: neither counts when two are compared. A value never changes."""
 
     buffer: int
     start: int
@@ -33,8 +33,17 @@ class Value:
     strides: tuple[int, ...]
     dtype: dtype
     device: device
-    number: int = field(default=-1, compare=False)
-    requires_grad: bool = field(default=False, compare=False)
+    number: int = -1
+    requires_grad: bool = False
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Value and self._compared() == other._compared()
+
+    def __hash__(self) -> int:
+        return hash(self._compared())
+
+    def _compared(self) -> tuple:
+        return self.buffer, self.start, self.shape, self.strides, self.dtype, self.device
 
     @classmethod
     def of(cls, t: Tensor, find: Callable[[int], Ref | None]) -> Value | None:
@@ -75,7 +84,7 @@ class Value:
         return new_tensor(storage, self.shape, self.strides, start, self.dtype, self.device, contiguous)
 
 
-@dataclass(eq=False, slots=True)
+@record
 class Call:
     """A call of an operator.
 
@@ -91,14 +100,14 @@ class Call:
     args: tuple
     kwargs: dict[str, Any]
     results: Any = None
-    makes: list[int] = field(default_factory=list)
+    makes: list[int] = []
     changes: frozenset[int] = frozenset()
     line: str = ""
     parts: tuple[Call, ...] = ()
     steps: list[Any] | None = None
     stays: bool = False
     recorded: Call | None = None
-    notes: dict[str, Any] = field(default_factory=dict)
+    notes: dict[str, Any] = {}
 
     @property
     def rewritten(self) -> bool:
@@ -140,18 +149,18 @@ class Call:
         return {v.buffer for v in self.returned()} if self.rewritten else set()
 
 
-@dataclass(eq=False, slots=True)
+@record
 class Program:
     """Program of operator calls recorded from a function. `inputs` are the values of its arguments, `outputs` its results with values in
     place of tensors; `kept` are further buffers that are read after the run. `states` maps values to tensors that existed before: such a
     value stands for the tensor itself."""
 
-    buffers: list[Buffer] = field(default_factory=list)
-    calls: list[Call] = field(default_factory=list)
-    inputs: list[Value] = field(default_factory=list)
-    states: dict[Value, Tensor] = field(default_factory=dict)
+    buffers: list[Buffer] = []
+    calls: list[Call] = []
+    inputs: list[Value] = []
+    states: dict[Value, Tensor] = {}
     outputs: Any = None
-    kept: set[int] = field(default_factory=set)
+    kept: set[int] = set()
 
     def lasting(self) -> set[int]:
         """Return the buffers that are read after the program has run: results, and memory that existed before."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 from ..core import modes, watching
@@ -16,6 +15,7 @@ from ..core.device import cpu
 from ..core.held import HeldTensor
 from ..core.layout import strided
 from ..core.overrides import overriding_arguments
+from ..core.records import replace
 from ..core.sharded import SpreadTensor
 from ..core.size import make_size
 from ..core.storage import UntypedStorage

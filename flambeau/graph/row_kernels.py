@@ -63,9 +63,8 @@ class FusedRows:
         roots = (*(root for _, root, _ in self.stored), *self.columns, *(group.sums[k] for k in self.used))
         read = sorted({x.args[0] for x in walk(roots) if x.op == "arg" and x.args[0] >= 0})
         places = {(p, d): k for k, (p, _, d) in enumerate(self.stored)}
-        self.buffers: dict[
-            int, Any
-        ] = {}  # operand of the formulas -> index of the result whose memory it shares, or of the input
+        # Operand of the formulas -> index of the result whose memory it shares, or of the input.
+        self.buffers: dict[int, Any] = {}
         self.inputs: list[Any] = []
         for k in read:
             place = places.get(group.reads[k])

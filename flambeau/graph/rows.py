@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..core.backend import backend_of
 from ..core.device import device
 from ..core.dtype import bfloat16, dtype, float16, float32
+from ..core.records import record
 from ..core.tensor import contiguous_strides, numel_of
 from ..expr.node import Expr, arg, const, replace_arguments, walk
 from .conversions import Kernel, new_results
@@ -47,7 +47,7 @@ class Spot(NamedTuple):
 Operand = tuple["Spot | Number", dtype]
 
 
-@dataclass(eq=False)
+@record
 class RowGroup:
     """Formulas over rows of `width` elements; `dims` are the dimensions of rows. arg(k) of the formulas stands for `reads[k]`, arg(-1 - k)
     for `sums[k]` of the row. `results` maps spots to stored values, `columns` are sums over all rows."""
@@ -56,10 +56,10 @@ class RowGroup:
     width: int
     device: device
     parts: tuple[Call, ...]
-    reads: list[Operand] = field(default_factory=list)
-    sums: list[Expr] = field(default_factory=list)
-    results: dict[Spot, tuple[Expr, dtype]] = field(default_factory=dict)
-    columns: dict[int, tuple[Expr, Value]] = field(default_factory=dict)  # by buffer
+    reads: list[Operand] = []
+    sums: list[Expr] = []
+    results: dict[Spot, tuple[Expr, dtype]] = {}
+    columns: dict[int, tuple[Expr, Value]] = {}  # by buffer
 
     @property
     def rows(self) -> int:

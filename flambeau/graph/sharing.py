@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
+from ..core.records import replace
 from .conversions import Kernel, new_results
 from .fusion import FusedMap, fused_call
 from .memory import mapped

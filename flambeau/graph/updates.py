@@ -5,9 +5,8 @@ gradients less."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ..core.dtype import float32
+from ..core.records import replace
 from ..core.tensor import numel_of
 from ..expr.node import arg
 from .conversions import unconverted

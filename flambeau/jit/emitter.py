@@ -245,21 +245,20 @@ class Emitter(Statements, Assignments, Expressions, Subscripts, Comprehensions, 
     def ensure_return(self, tree: ast.FunctionDef) -> None:
         """Add `return None` to a function without return."""
         definition = self.definitions[-1]
-        if definition.merged is None:
-            if definition.declared is not None and definition.declared is not NONE and self.graph not in self.exits:
-                raise error(
-                    self.at(tree), "Function was not annotated as having type None, but does not return along all paths"
-                )
-            with self.graph.at(self.graph):
-                self._return_none(self.at(tree))
-            definition.merged = definition.declared or NONE
-        elif self.graph not in self.exits:
-            if definition.merged is not NONE and not is_subtype(NONE, definition.merged):
-                raise error(
-                    self.at(tree), "Function was not annotated as having type None, but does not return along all paths"
-                )
-            with self.graph.at(self.graph):
-                self._return_none(self.at(tree))
+        falls, merged, declared = self.graph not in self.exits, definition.merged, definition.declared
+        if merged is not None and not falls:
+            return
+        if merged is None:
+            allowed = declared is None or declared is NONE or not falls
+        else:
+            allowed = merged is NONE or is_subtype(NONE, merged)
+        if not allowed:
+            raise error(
+                self.at(tree), "Function was not annotated as having type None, but does not return along all paths"
+            )
+        with self.graph.at(self.graph):
+            self._return_none(self.at(tree))
+        definition.merged = merged or declared or NONE
 
     def _return_none(self, place: Range) -> None:
         self.graph.insert(self.graph.create("prim::ReturnStmt", [self.none(place)], 0, place))

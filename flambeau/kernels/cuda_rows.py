@@ -202,23 +202,9 @@ class RowFunction(TeamFunction):
             raise DoesNotFit("a loop without a count")
         super().team_statement(s, live)
 
-    def _branches(self, s: ir.If, live: set[str]) -> None:
-        self.line(f"if ({self.value(s.condition, dt.bool_)}) {{")
-        before = self.pending.copy()
-        self._depth += 1
-        self.team_block(s.then, live)
+    def _inside(self, body: list[ir.Statement], live: set[str]) -> None:
+        super()._inside(body, live)
         self._drop(list(self.held.values()))
-        self._depth -= 1
-        self.line("}")
-        after, self.pending = self.pending, before
-        if s.otherwise:
-            self.line("else {")
-            self._depth += 1
-            self.team_block(s.otherwise, live)
-            self._drop(list(self.held.values()))
-            self._depth -= 1
-            self.line("}")
-        self.pending.add(after)
 
     def _plain_loop(self, first: str, test: str, step: str, s: ir.For, live: set[str]) -> None:
         self.line(f"for ({first}; {test}; {step}) {{")

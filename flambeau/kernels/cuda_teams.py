@@ -246,20 +246,23 @@ class TeamFunction(Function):
             self.statement(s)
 
     def _branches(self, s: ir.If, live: set[str]) -> None:
-        self.line(f"if ({self.value(s.condition, dt.bool_)}) {{")
-        before = self.pending.copy()
-        self._depth += 1
-        self.team_block(s.then, live)
-        self._depth -= 1
-        self.line("}")
+        condition, before = self.value(s.condition, dt.bool_), self.pending.copy()
+        self._branch(f"if ({condition}) {{", s.then, live)
         after, self.pending = self.pending, before
         if s.otherwise:
-            self.line("else {")
-            self._depth += 1
-            self.team_block(s.otherwise, live)
-            self._depth -= 1
-            self.line("}")
+            self._branch("else {", s.otherwise, live)
         self.pending.add(after)
+
+    def _branch(self, start: str, body: list[ir.Statement], live: set[str]) -> None:
+        self.line(start)
+        self._depth += 1
+        self._inside(body, live)
+        self._depth -= 1
+        self.line("}")
+
+    def _inside(self, body: list[ir.Statement], live: set[str]) -> None:
+        """Write the statements of a branch."""
+        self.team_block(body, live)
 
     def _again(self, body: list[ir.Statement], live: set[str], own: list[Any], s: ir.Statement) -> None:
         """Add the accesses that an earlier iteration leaves pending, before a loop is written."""

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
-from ..autograd.grad_mode import no_grad
 from ..core.tensor import Tensor
 from ..ops.creation.filled import zeros_like
 from .elementwise import check_betas, check_range
-from .optimizer import Optimizer, ParamsT, check_one_element, evaluated, number
+from .optimizer import EachParameter, ParamsT, check_one_element, number
 from .sparse_gradient import entries
 
 
-class SparseAdam(Optimizer):
+class SparseAdam(EachParameter):
     """Adam for embeddings: rows without a gradient keep their parameters and their running means.
 
     Gradients must be sparse: the rows are those they list."""
@@ -40,19 +38,9 @@ class SparseAdam(Optimizer):
         if complex_:
             raise ValueError(f"Complex params at indices {complex_}: SparseAdam does not support complex parameters")
 
-    @no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update the parameters once. `closure` computes the loss and its gradients again, and returns the loss."""
-        loss = evaluated(closure)
-        for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is not None:
-                    if not p.grad.is_sparse:
-                        raise RuntimeError("SparseAdam does not support dense gradients, please consider Adam instead")
-                    self._update(p, p.grad, group)
-        return loss
-
     def _update(self, p: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
+        if not grad.is_sparse:
+            raise RuntimeError("SparseAdam does not support dense gradients, please consider Adam instead")
         state = self.state[p]
         if not state:
             state.update(step=0, exp_avg=zeros_like(p), exp_avg_sq=zeros_like(p))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from flambeau.compiler.gpu import program as on_gpu
 from flambeau.compiler.passes import pipeline
+from flambeau.core.records import replace
 from flambeau.graph.checker import check
 from flambeau.graph.program import Program
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 import flambeau as fl
 from flambeau import nn
 from flambeau.compiler.record.recorder import StepRecorder
+from flambeau.core.records import replace
 from flambeau.fx.experimental.graph_recorder import GraphRecorder
 from flambeau.graph.checker import check
 from flambeau.graph.printer import text
@@ -123,7 +123,7 @@ def test_the_checker_finds_a_read_before_a_write() -> None:
 def test_the_checker_finds_a_wrong_layout() -> None:
     program = _program()
     first = program.calls[0]
-    first.results = dataclasses.replace(first.results, dtype=fl.float64)
+    first.results = replace(first.results, dtype=fl.float64)
     with pytest.raises(ValueError, match="layout rule"):
         check(program)
 
@@ -135,7 +135,7 @@ def test_the_checker_finds_calls_in_the_wrong_order() -> None:
         return y
 
     recorded = record(f, fl.ones(3))
-    changed = dataclasses.replace(recorded, calls=recorded.calls[::-1])
+    changed = replace(recorded, calls=recorded.calls[::-1])
     with pytest.raises(ValueError, match="came after"):
         check(changed, recorded)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from ...backends.cpu import winograd
 from ...backends.cpu.onednn.postops import CHANNEL, EACH, Step
 from ...core.device import cpu
 from ...core.dtype import float32
+from ...core.records import replace
 from ...expr.node import arg, is_const
 from ...graph.loops import Loop, Place
 from ..record.planning import emitted, joined_call, loop_at

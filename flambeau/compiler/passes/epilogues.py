@@ -1,8 +1,8 @@
-"""Epilogues: operations that libraries apply while they write a result, instead of in a separate pass over memory."""
+"""Matrix products and convolutions of a program, which run many times: operations that libraries apply while they write a result, instead of
+in a separate pass over memory, and the code that is fastest for a shape."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
@@ -10,9 +10,10 @@ from ...backends.cpu import jit
 from ...backends.cpu.onednn import sequence
 from ...backends.cpu.onednn.conv import Described
 from ...backends.cpu.onednn.direct import AddedProduct, DirectProduct
-from ...backends.cpu.onednn.gemm import Product, described, takes_more
+from ...backends.cpu.onednn.gemm import Product, as_primitive, described, takes_more
 from ...backends.cpu.onednn.postops import CHANNEL, EACH, Step
 from ...core.dtype import float32
+from ...core.records import record
 from ...core.tensor import contiguous_strides
 from ...expr.node import Expr, arg, arguments, is_const
 from ...graph.loops import Loop, Place
@@ -52,7 +53,7 @@ def _told(step: Launch) -> Product | Described | None:
     return told if whole and (type(told) is Product or (type(told) is Described and told.kind == "forward")) else None
 
 
-@dataclasses.dataclass
+@record
 class _Chain:
     """A product or a convolution at step `at` with the loops that follow it, up to step `last`: the operations on the sums, the tensors that
     these read, where the result goes, and the loops that are replaced."""
@@ -298,3 +299,22 @@ def _channels(shape: tuple[int, ...], strides: tuple[int, ...], columns: bool) -
     inner, step = shape[axis], strides[axis]
     sizes = (math.prod(shape) // (inner * step), 0), (inner, 1), (step, 0)
     return tuple((n, s) for n, s in sizes if n > 1)
+
+
+def prefer_primitives(graph: StepGraph, results: set[int]) -> None:
+    """Multiply by transposed matrices, as linear layers do, with oneDNN primitives made for their shape. Eager calls use code that needs no
+    preparation, but copies such a matrix first, on one thread. Sums may be rounded in another order."""
+    made: dict[Any, tuple] = {}
+    for i, step in enumerate(graph.steps):
+        if not isinstance(step, Launch) or type(step.plan) is not DirectProduct:
+            continue
+        key = step.plan.address, type(step.arguments[_BIAS]) is Ref
+        if key not in made:
+            made[key] = as_primitive(step.plan, key[1]), step.plan
+        plan = made[key][0]
+        runner = None if plan is None else sequence.runner(False)
+        if plan is not None and runner is not None and not plan.before and not plan.after:
+            address = jit.address_of(runner)
+            arguments = [plan.address, *step.arguments[1:]]
+            graph.steps[i] = Launch(step.name, address, jit.signatures[address], arguments, plan, step.weight)
+            graph.rounded_otherwise = True

@@ -6,11 +6,11 @@ ends: so one thread computes all steps of the first rows, another one those of t
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, NamedTuple
 
 from ...backends.cpu import jit, threads
 from ...backends.cpu.onednn.packed import PackedRows
+from ...core.records import replace
 from ..record.steps import Launch, Ref, StepGraph
 
 _FEWEST_ROWS, _FEWEST_STEPS = 4, 8  # for each thread, and in a row
@@ -80,7 +80,7 @@ def _split(run: list[_Rows], group: int, lanes: int) -> list[Launch]:
             made = _part(rows, begin, end - begin, plans, lane)
             if made is None:
                 return plain
-            found.append(dataclasses.replace(made, lane=(group, lane)))
+            found.append(replace(made, lane=(group, lane)))
     return found
 
 
@@ -122,7 +122,7 @@ def _part(rows: _Rows, begin: int, count: int, plans: dict[Any, Any], lane: int)
         plan = plans[key]
         if plan is None:
             return None
-        return dataclasses.replace(step, arguments=[plan.address, *moved[1:]], plan=plan)
+        return replace(step, arguments=[plan.address, *moved[1:]], plan=plan)
     names = jit.facts[step.address].parameters
     numbers = {"first": rows.first + begin, "batch": count}
-    return dataclasses.replace(step, arguments=[numbers.get(name, a) for name, a in zip(names, moved)])
+    return replace(step, arguments=[numbers.get(name, a) for name, a in zip(names, moved)])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from ...backends import compiled
+from ...core.records import replace
 from ...expr.node import walk
 from ...graph.loops import LONG
 from ..record.steps import Buffer, Launch, StepGraph

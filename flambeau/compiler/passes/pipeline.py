@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 from ...core import naming
-from ...graph import printer
+from ...core.records import replace
 from ...graph import program as operators
 from ...graph.channels import spread_norms
 from ...graph.fusion import drop_dead as operators_drop_dead
@@ -19,12 +18,12 @@ from ...graph.sharing import share
 from ..record.planning import Planner, lowered, program_of
 from ..record.steps import Launch, StepGraph, used
 from .constants import fold
-from .epilogues import join_epilogues
+from .epilogues import join_epilogues, prefer_primitives
 from .ordering import free_earlier, recompute
-from .products import prefer_primitives
 
 convolutions, layouts = naming.late("compiler.passes.convolutions"), naming.late("compiler.passes.layouts")
 convolution_epilogues = naming.late("compiler.passes.convolution_epilogues")
+printer = naming.late("graph.printer")
 repeated_rows, lanes = naming.late("compiler.passes.repeated_rows"), naming.late("compiler.passes.lanes")
 
 

@@ -13,13 +13,13 @@ How many rows there are is found out in each call: a product reads its sizes fro
 from __future__ import annotations
 
 import ctypes
-from dataclasses import replace
 from typing import Any
 
 from ...backends.cpu import jit
 from ...backends.cpu.onednn.direct import DirectProduct
 from ...backends.cpu.onednn.gemm import as_direct
 from ...core.dtype import float32, int64
+from ...core.records import replace
 from ...core.tensor import contiguous_strides, is_contiguous_layout, numel_of
 from ...graph.conversions import Kernel
 from ...graph.program import Call, Value

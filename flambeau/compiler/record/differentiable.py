@@ -134,9 +134,8 @@ class Derivative:
         self.watched: list[UntypedStorage] = []  # of the state
         self.problem = ""
         self.around = casts.enabled  # what autocast cast to in the function's call
-        self.casts: list[
-            dict[str, Any]
-        ] = []  # and in backward passes that give what the recorded one gives: that one first
+        # And in backward passes that give what the recorded one gives: that one first.
+        self.casts: list[dict[str, Any]] = []
         self.checked = False
         self.guard: Guard | None = None  # of what users' code in its backward pass reads, if there is such code
         self.undifferentiated = 0  # calls since the recording for which no backward pass came

@@ -7,13 +7,13 @@ argument. Its results are then compared with the recorded ones, and if they diff
 from __future__ import annotations
 
 import ctypes
-from dataclasses import replace
 from typing import Any, Protocol
 
 from ...core import watching
 from ...core.device import cpu, device
 from ...core.dtype import dtype
 from ...core.graph import unrecorded
+from ...core.records import replace
 from ...core.storage import UntypedStorage
 from ...core.tensor import Tensor
 from ...graph.memory import Ref, mapped

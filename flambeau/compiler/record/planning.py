@@ -6,13 +6,13 @@ import ctypes
 import functools
 import itertools
 import mmap
-from dataclasses import replace
 from typing import Any
 
 from ...autograd.grad_mode import no_grad
 from ...core import modes, watching
 from ...core.device import cpu
 from ...core.dtype import uint8
+from ...core.records import replace
 from ...core.size import make_size
 from ...core.storage import UntypedStorage
 from ...core.tensor import Tensor

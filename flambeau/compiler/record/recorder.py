@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...backends.cpu import jit, native_call
+from ...backends.cpu.onednn import direct, plan, sequence
 from ...core import watching
 from ...core.device import cpu
 from ...core.dtype import float64
@@ -28,7 +29,6 @@ from ...graph.program import Value
 from ...graph.recorder import NotRecordable, Recorder, Running
 from ...ops.index.bad_index import bad_index
 from ...optim.fused import Update as FusedUpdate
-from .onednn_plans import Plans
 from .operator_call import parts_of, plain_parts
 from .returned_numbers import only_returned
 from .steps import MEMCPY, MEMSET, Buffer, Call, Launch, Number, Ref, StepGraph, Test, Update, VaryingNumber
@@ -53,6 +53,37 @@ class Loose:
             self.pinned[buffer] = held
             del self.known[buffer]
         return bool(held)
+
+
+class Plans:
+    """The plans of oneDNN by the addresses of their tables, and the memory that they share."""
+
+    def __init__(self) -> None:
+        found = [f(brief) for f in (sequence.runner, direct.runner) for brief in (False, True)]
+        self.runners = {jit.address_of(f) for f in found if f is not None}
+        self.known: dict[int, Any] = {}
+
+    def find(self, table: int) -> Any:
+        if table not in self.known:
+            for cache in list(plan._caches):
+                for entry in [*cache.young.values(), *cache.old.values()]:
+                    one = entry[0] if type(entry) is tuple else getattr(entry, "plan", entry)
+                    if getattr(one, "address", None) is not None:
+                        self.known[one.address] = one
+        return self.known.get(table)
+
+    def know_workspace(self, memory: Memory) -> None:
+        place = plan._workspace.address
+        known = memory.find(place)
+        if place and (known is None or memory.buffers[known.buffer].source != "workspace"):
+            memory.add(place, plan._workspace.size, "workspace")
+
+    def in_workspace(self, memory: Memory, address: int) -> Ref | None:
+        start = plan._workspace.address
+        if not start <= address < start + plan._workspace.size:
+            return None
+        self.know_workspace(memory)
+        return memory.find(address)
 
 
 class Leaf(Running):

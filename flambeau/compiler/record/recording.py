@@ -13,7 +13,6 @@ from ...core.allocator import allocator
 from ...core.storage import INFERENCE, UntypedStorage
 from ...core.tensor import Tensor, tensors_in
 from ..passes.pipeline import Stage
-from ..runtime import messages
 from ..runtime.first_run import Rehearsal, SetAside, Undo, extent, to_the_end
 from ..runtime.program import Program
 from ..runtime.stepwise import run_stepwise
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from .differentiable import Derivative
 
 casting, differentiable = naming.late("amp.casting"), naming.late("compiler.record.differentiable")
+messages = naming.late("compiler.runtime.messages")
 
 
 def _references(thing: Any) -> int:
@@ -81,9 +81,8 @@ class Recorded:
         self.derivative: Derivative | None = None
         self.family: Any = None  # the state shared with recordings for other sizes, if there is any
         self.undo: Undo | None = None  # where a step may raise an exception
-        self.casts: list[
-            Any
-        ] = []  # parameters that autocast, around the call, keeps copies of, and the dtypes of these
+        # Parameters that autocast, around the call, keeps copies of, and the dtypes of these.
+        self.casts: list[Any] = []
         self.light = False  # whether it was made without passes, for one of many sizes
         self.due: float = math.inf  # calls after which a full recording is worth making
         self.saves: list[Any] = []  # slots that the derivative reads, or the storage itself if it existed before

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ...graph.feature_maps import FeatureMap
 from ...graph.program import Call
 from .steps import Launch, StepGraph
+
+if TYPE_CHECKING:
+    from ...graph.feature_maps import FeatureMap
 
 
 class Relaid(NamedTuple):

@@ -10,6 +10,7 @@ from ...autograd.function import FunctionCtx
 from ...core.device import device
 from ...core.dtype import dtype
 from ...core.graph import GONE, AccumulateGrad, AutogradState, Node, SavedTensor
+from ...core.records import record
 from ...core.size import Size
 from ...core.storage import UntypedStorage
 from ...core.tensor import Tensor, new_tensor, tensors_in
@@ -49,13 +50,12 @@ class Header(NamedTuple):
         return t
 
 
+@record
 class Slot:
     """A storage that is allocated in each call."""
 
-    __slots__ = ("buffer", "size")
-
-    def __init__(self, buffer: int, size: int):
-        self.buffer, self.size = buffer, size
+    buffer: int
+    size: int
 
 
 class Made:

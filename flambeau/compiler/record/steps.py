@@ -9,11 +9,11 @@ import ctypes
 import functools
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from ...backends import compiled
 from ...backends.cpu import jit
+from ...core.records import record, replace
 from ...expr.node import children, walk
 from ...graph import program as operators
 from ...graph.memory import Buffer, Ref, instances
@@ -71,7 +71,7 @@ class Other(NamedTuple):
     flag: int | None = None  # where in the table that is its last argument the step reports infinities and nan
 
 
-@dataclass(eq=False, slots=True)
+@record
 class Launch:
     """Native call. Arguments are Refs, numbers, bytes, None, or an int for an address that never changes."""
 
@@ -82,9 +82,8 @@ class Launch:
     plan: Any = None  # of oneDNN, kept alive
     weight: int = 1  # how many recorded calls it stands for
     other: Other | None = None
-    lane: tuple[int, int] | None = (
-        None  # steps in a row with the same first number run side by side: those of each second one in order
-    )
+    # Steps in a row with the same first number run side by side: those of each second one in order.
+    lane: tuple[int, int] | None = None
     call: operators.Call | None = None  # of the operator that it is a part of
 
     def refs(self) -> Iterator[Ref]:
@@ -160,7 +159,7 @@ def places_of(step: Launch, kinds: str, rank: int) -> list[Any]:
     return [(a, next(strides)) if k in "cbs" else a for a, k in zip(rest, kinds)]
 
 
-@dataclass(eq=False, slots=True)
+@record
 class Test:
     """Check that the number at a place is zero; if not, an operator reports an error there, which the function raises when it runs eagerly."""
 
@@ -174,7 +173,7 @@ class Test:
         return iter((self.place,))
 
 
-@dataclass(eq=False, slots=True)
+@record
 class Call:
     """An operator that is called through Python: its arguments, and the buffers that it makes, in order. `changes` says whether it has other
     effects; `results` are its results if their layout may differ in another call, and `numbers` those that it has read from its arguments, if
@@ -184,7 +183,7 @@ class Call:
     function: Callable
     arguments: tuple
     keywords: dict
-    makes: list[int] = field(default_factory=list)
+    makes: list[int] = []
     why: str = ""
     changes: bool = False
     results: list[Value] | None = None
@@ -212,27 +211,27 @@ class Update(NamedTuple):
     parameters: frozenset[int]  # their ids
 
 
-@dataclass(eq=False, slots=True)
+@record
 class StepGraph:
     """Steps of one call of a function over their buffers, with everything that passes and the runtime need to know of them."""
 
-    steps: list[Any] = field(default_factory=list)
-    buffers: list[Buffer] = field(default_factory=list)
-    updates: list[Update] = field(default_factory=list)
-    generators: list[Any] = field(default_factory=list)  # whose engines native calls use
-    draws: list[Any] = field(default_factory=list)  # all that random numbers come from
+    steps: list[Any] = []
+    buffers: list[Buffer] = []
+    updates: list[Update] = []
+    generators: list[Any] = []  # whose engines native calls use
+    draws: list[Any] = []  # all that random numbers come from
     exact: bool = False  # whether passes must keep every bit
     portable: bool = False  # whether all steps must be calls that a program without Python can make
     resizable: bool = False  # whether no step may be specialised to its sizes
     rounded_otherwise: bool = False  # whether a pass has changed the order of roundings
     # Whether feature maps may have another layout between steps; None: where that is expected to take less time.
     layouts: bool | None = False
-    relaid: list[str] = field(default_factory=list)  # the operators whose steps use such a layout
+    relaid: list[str] = []  # the operators whose steps use such a layout
     # Feature maps with channels last, by buffer: the recorded buffer, and the `FeatureMap`.
-    maps: dict[int, tuple[int, Any]] = field(default_factory=dict)
+    maps: dict[int, tuple[int, Any]] = {}
     recomputes: bool = False  # whether long formulas, too, are computed again rather than kept
     # What is recomputed: the operator, and the bytes that are saved.
-    recomputed: list[tuple[str, int]] = field(default_factory=list)
+    recomputed: list[tuple[str, int]] = []
 
     def text(self) -> str:
         """Return the steps as text, one on each line."""

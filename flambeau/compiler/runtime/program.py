@@ -47,8 +47,7 @@ from ...core.storage import UntypedStorage
 from ..record.operator_call import Stale, call_operator
 from ..record.steps import Call, Launch, Number, Ref, Same, StepGraph, Test
 from . import driver
-from .arena import arrange
-from .arena_memory import give_back, shared_arena
+from .arena import arrange, give_back, shared_arena
 
 layout_check = naming.late("compiler.passes.layout_check")
 _BRIEF_BYTES = 1 << 18  # programs that touch less than this keep the interpreter's lock

@@ -34,9 +34,8 @@ import numpy as np
 
 _MODULES = (builtins, math, cmath, itertools, _bisect, _collections, _functools, _heapq, _json, _operator, _sre, _struct)  # fmt: skip
 _IMPURE = frozenset((print, input, open, eval, exec, globals, locals, breakpoint, compile, __import__))
-_OF_OBJECTS = frozenset(
-    (id, _weakref.getweakrefcount)
-)  # another number for each object: what code of users does with it cannot be known
+# Another number for each object: what code of users does with it cannot be known.
+_OF_OBJECTS = frozenset((id, _weakref.getweakrefcount))
 ASK_FOR_EXCEPTIONS = frozenset((sys.exc_info, getattr(sys, "exception", sys.exc_info)))
 _MORE = (sys.intern, *ASK_FOR_EXCEPTIONS, sys.getdefaultencoding, sys.is_finalizing, _thread.get_ident, _thread.allocate_lock,
          _weakref.getweakrefcount, _warnings.warn, _warnings.warn_explicit, _abc._abc_instancecheck, _abc._abc_subclasscheck,

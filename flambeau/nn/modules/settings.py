@@ -7,17 +7,10 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
+from ...core.records import dataclass_transform
 from .module import Module
-
-if TYPE_CHECKING:
-    from typing_extensions import dataclass_transform
-else:
-
-    def dataclass_transform(**options):  # what a type checker reads: Python has it only since 3.11
-        return lambda function: function
-
 
 Layer = TypeVar("Layer", bound=type)
 

@@ -126,11 +126,7 @@ def write_out(name: str, out: Any, result: Any, recorded: bool = True, exact: bo
         return result.delivered(out) if isinstance(result, NamedResult) else tuple(out)
     _check_delivery(name, out, result, recorded, exact)
     resize_out(out, result.shape)
-    if has_internal_overlap(out.shape, out._strides):
-        raise RuntimeError(
-            "unsupported operation: more than one element of the written-to tensor refers to a single memory location."
-            " Please clone() the tensor before performing the operation."
-        )
+    check_disjoint(out, ())
     if numel_of(out.shape):
         raw_copy(out, result)
     out._bump(name)

@@ -143,21 +143,24 @@ class AugMix(_Automatic):
         img = orig_img if isinstance(orig_img, Tensor) else F.pil_to_tensor(orig_img)
         fill = self._fill_for(img)
         batch = img.view([1] * max(4 - img.ndim, 0) + list(img.shape))
-        keep, weights = mixing_weights(len(batch), self.alpha, self.mixture_width)
-        per_image = [len(batch)] + [1] * (batch.ndim - 1)
-        mix = keep.view(per_image) * batch
-        for i in range(self.mixture_width):
-            augmented = batch
-            depth = self.chain_depth if self.chain_depth > 0 else _randint(4, low=1)
-            for _ in range(depth):
-                augmented = self._change_somehow(augmented, fill, 10, lambda _: _randint(self.severity))
-            mix.add_(weights[:, i].view(per_image) * augmented)
+        mix = mixed_with_chains(
+            batch, self, lambda part: self._change_somehow(part, fill, 10, lambda _: _randint(self.severity))
+        )
         mixed = mix.view(img.shape).to(dtype=img.dtype)
         return mixed if isinstance(orig_img, Tensor) else F.to_pil_image(mixed)
 
 
-def mixing_weights(count: int, alpha: float, width: int) -> tuple[Tensor, Tensor]:
-    """Draw the weights of each image and of every chain."""
-    shares = flambeau._sample_dirichlet(flambeau.tensor([alpha, alpha]).expand(count, -1))
-    chains = flambeau._sample_dirichlet(flambeau.tensor([alpha] * width).expand(count, -1))
-    return shares[:, 0], chains * shares[:, 1].reshape(count, -1)
+def mixed_with_chains(batch: Tensor, settings: Any, change: Callable[[Tensor], Tensor]) -> Tensor:
+    """Blend each image of a batch with chains of changes, with random weights. `settings` is an AugMix of either generation."""
+    count, width = len(batch), settings.mixture_width
+    shares = flambeau._sample_dirichlet(flambeau.tensor([settings.alpha] * 2).expand(count, -1))
+    chains = flambeau._sample_dirichlet(flambeau.tensor([settings.alpha] * width).expand(count, -1))
+    weights = chains * shares[:, 1].reshape(count, -1)
+    per_image = [count] + [1] * (batch.ndim - 1)
+    mix = shares[:, 0].reshape(per_image) * batch
+    for i in range(width):
+        augmented = batch
+        for _ in range(settings.chain_depth if settings.chain_depth > 0 else _randint(4, low=1)):
+            augmented = change(augmented)
+        mix.add_(weights[:, i].reshape(per_image) * augmented)
+    return mix

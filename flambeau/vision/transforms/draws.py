@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -56,12 +56,7 @@ def crop_corner(own: Sequence[int], size: Sequence[int]) -> tuple[int, int]:
 def resized_crop(own: Sequence[int], scale: Sequence[float], ratio: Sequence[float]) -> tuple[int, int, int, int]:
     """Draw a window of random area and shape, (top, left, height, width), in ten tries; else the largest central one that fits `ratio`."""
     height, width = own
-    area = height * width
-    log_ratio = _logarithms(tuple(ratio), flambeau.get_default_dtype())
-    for _ in range(10):
-        target = area * uniform(scale[0], scale[1])
-        aspect = _uniform_tensor(*log_ratio).exp_().item()
-        w, h = int(round(math.sqrt(target * aspect))), int(round(math.sqrt(target / aspect)))
+    for w, h in _ten_boxes(height * width, scale, ratio):
         if 0 < w <= width and 0 < h <= height:
             return whole(0, height - h + 1), whole(0, width - w + 1), h, w
     own_ratio = float(width) / float(height)
@@ -74,17 +69,21 @@ def resized_crop(own: Sequence[int], scale: Sequence[float], ratio: Sequence[flo
     return (height - h) // 2, (width - w) // 2, h, w
 
 
+def _ten_boxes(area: int, scale: Sequence[float], ratio: Sequence[float]) -> Iterator[tuple[int, int]]:
+    """Draw ten boxes, one after the other: sides of a random part of an area, the first `ratio` times as long as the second."""
+    log_ratio = _logarithms(tuple(ratio), flambeau.get_default_dtype())
+    for _ in range(10):
+        target = area * uniform(scale[0], scale[1])
+        aspect = _uniform_tensor(*log_ratio).exp_().item()
+        yield int(round(math.sqrt(target * aspect))), int(round(math.sqrt(target / aspect)))
+
+
 def erasing(
     own: Sequence[int], scale: Sequence[float], ratio: Sequence[float], value: Sequence[float] | None
 ) -> tuple[int, int, int, int, Any] | None:
     """Draw (top, left, height, width, colour) of a box to erase, or None if none of ten tries fits."""
     channels, height, width = own
-    area = height * width
-    log_ratio = _logarithms(tuple(ratio), flambeau.get_default_dtype())
-    for _ in range(10):
-        target = area * uniform(scale[0], scale[1])
-        aspect = _uniform_tensor(*log_ratio).exp_().item()
-        h, w = int(round(math.sqrt(target * aspect))), int(round(math.sqrt(target / aspect)))
+    for h, w in _ten_boxes(height * width, scale, ratio):
         if not (h < height and w < width):
             continue
         if value is None:

@@ -105,6 +105,13 @@ def _make_matmul(a: Any, weights: Weights) -> PrimitivePlan | None:
     created = build.primitive_desc(
         "matmul_primitive_desc_create", lib.engine, source, wanted, None, target, lib.attributes
     )
+    return _planned(build, created, source, weights, target)
+
+
+def _planned(
+    build: Builder, created: Any, source: Any, weights: Weights, target: Any, attributes: Any = None
+) -> PrimitivePlan | None:
+    """Return the plan of a primitive, with the weights in the layout that it wants; None if oneDNN has none."""
     if created is None:
         return None
     held = query(created, dnnl.QUERY_WEIGHTS)
@@ -113,7 +120,7 @@ def _make_matmul(a: Any, weights: Weights) -> PrimitivePlan | None:
         dnnl.ARG_WEIGHTS: build.constant(held, weights.in_layout(held)),
     }
     arguments[dnnl.ARG_DST] = build.user_memory(target)
-    build.step(created, arguments)
+    build.step(created, arguments if attributes is None else {**arguments, **attributes.memories(build)})
     return PrimitivePlan(build)
 
 
@@ -223,13 +230,4 @@ def _make_conv(
         f"{name}_forward_primitive_desc_create",
         *(lib.engine, dnnl.FORWARD_INFERENCE, algorithm, source, wanted, None, target, *sizes, attributes.owned),
     )
-    if created is None:
-        return None
-    held = query(created, dnnl.QUERY_WEIGHTS)
-    arguments = {
-        dnnl.ARG_SRC: build.user_memory(source),
-        dnnl.ARG_WEIGHTS: build.constant(held, weights.in_layout(held)),
-    }
-    arguments[dnnl.ARG_DST] = build.user_memory(target)
-    build.step(created, {**arguments, **attributes.memories(build)})
-    return PrimitivePlan(build)
+    return _planned(build, created, source, weights, target, attributes)

@@ -13,7 +13,7 @@ from ....utils.pillow import is_pil
 from ...tv_tensors import BoundingBoxes, Image, KeyPoints, Mask, TVTensor, Video
 from ...tv_tensors._base import plain
 from .. import policies as tables
-from ..autoaugment import mixing_weights
+from ..autoaugment import mixed_with_chains
 from ..kernels.conversion import max_value
 from ..policies import AutoAugmentPolicy
 from . import functional as F
@@ -156,15 +156,9 @@ class AugMix(_Automatic):
         image = plain(image)
         lead = 5 if isinstance(inpt, Video) else 4
         batch = image.reshape([1] * max(lead - image.ndim, 0) + list(image.shape))
-        keep, weights = mixing_weights(len(batch), self.alpha, self.mixture_width)
-        per_image = [len(batch)] + [1] * (batch.ndim - 1)
-        mix = keep.reshape(per_image) * batch
-        for i in range(self.mixture_width):
-            augmented = batch
-            depth = self.chain_depth if self.chain_depth > 0 else _randint(4, low=1)
-            for _ in range(depth):
-                augmented = self._change_somehow(augmented, 10, lambda: _randint(self.severity))
-            mix.add_(weights[:, i].reshape(per_image) * augmented)
+        mix = mixed_with_chains(
+            batch, self, lambda part: self._change_somehow(part, 10, lambda: _randint(self.severity))
+        )
         mixed = mix.reshape(image.shape).to(dtype=image.dtype)
         if isinstance(inpt, TVTensor):
             return type(inpt).wrap(mixed, inpt)
