@@ -17,7 +17,6 @@ from .functions import (
     cosh,
     digamma,
     exp,
-    floor,
     imag,
     log,
     real,
@@ -70,7 +69,7 @@ RULES: dict[str, Rule] = {
     "add": lambda g, y, a, b: (g, g),
     "sub": lambda g, y, a, b: (g, -g),
     "mul": lambda g, y, a, b: (g * conj(b), g * conj(a)),
-    "div": lambda g, y, a, b: (g / conj(b), -g * conj(a / (b * b))),
+    "div": lambda g, y, a, b: (g / conj(b), -g * conj((a / b) / b)),  # b * b overflows long before the gradient does
     "neg": lambda g, y, a: (-g,),
     "abs": _abs_rule,
     "pow": _pow_rule,
@@ -94,7 +93,7 @@ RULES: dict[str, Rule] = {
     "cosh": lambda g, y, a: (g * conj(sinh(a)),),
     "tanh": lambda g, y, a: (g * conj(1 - y * y),),
     "asinh": lambda g, y, a: (g * conj(rsqrt(1 + a * a)),),
-    "acosh": lambda g, y, a: (g * conj(rsqrt(a - 1) * rsqrt(a + 1)),),
+    "acosh": lambda g, y, a: (g * rsqrt(a * a - 1),),
     "atanh": lambda g, y, a: (g / conj(1 - a * a),),
     "erf": lambda g, y, a: (g * (_TWO_OVER_SQRT_PI * exp(-a * a)),),
     "erfc": lambda g, y, a: (g * (-_TWO_OVER_SQRT_PI * exp(-a * a)),),
@@ -106,7 +105,7 @@ RULES: dict[str, Rule] = {
     "fmax": lambda g, y, a, b: (where((a >= b) | (b != b), g, 0), where((a >= b) | (b != b), 0, g)),
     "fmin": lambda g, y, a, b: (where((a <= b) | (b != b), g, 0), where((a <= b) | (b != b), 0, g)),
     "fmod": lambda g, y, a, b: (g, -g * trunc(a / b)),
-    "mod": lambda g, y, a, b: (g, -g * floor(a / b)),
+    "mod": lambda g, y, a, b: (g, -g * (a // b)),
     "copysign": lambda g, y, a, b: (where(a == 0, 0, g * (y / a)), const(0)),
     "where": lambda g, y, c, a, b: (None, where(c, g, 0), where(c, 0, g)),
     "conj": lambda g, y, a: (conj(g),),
@@ -115,8 +114,12 @@ RULES: dict[str, Rule] = {
     "complex": lambda g, y, a, b: (real(g), imag(g)),
 }
 
-# Rules that hold in complex formulas only: on real numbers these functions are flat.
-COMPLEX_RULES: dict[str, Rule] = {"sign": _complex_sign_rule, "angle": _complex_angle_rule}
+# Rules that hold in complex formulas only: on real numbers these functions are flat, or have a derivative where they have no value.
+COMPLEX_RULES: dict[str, Rule] = {
+    "sign": _complex_sign_rule,
+    "angle": _complex_angle_rule,
+    "acosh": lambda g, y, a: (g * conj(rsqrt(a - 1) * rsqrt(a + 1)),),
+}
 
 # Piecewise constant functions: the derivative is zero wherever it exists.
 FLAT = frozenset({"floor", "ceil", "trunc", "round", "sign", "angle", "floordiv"})
@@ -125,6 +128,8 @@ BLOCKED = PREDICATES | {"and", "or", "xor", "not", "shl", "shr", "bitcast", "nex
 
 
 def _operand_cotangents(x: Expr, g: Expr, in_complex: bool) -> tuple[Any, ...]:
+    if g.op == "const" and g.args[0] == 0 and x.op not in BLOCKED:  # of a flat function: 0 / 0 is not zero
+        return tuple(g for a in x.args if isinstance(a, Expr))
     if in_complex and x.op in COMPLEX_RULES:
         return COMPLEX_RULES[x.op](g, x, *x.args)
     if x.op == "cast":

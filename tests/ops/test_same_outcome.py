@@ -37,6 +37,21 @@ def flat_like_image(L: Any, memory_format: str) -> Any:
     return L.zeros(120).resize_as_(image, memory_format=getattr(L, memory_format))
 
 
+def gradients_of_reduced_parts(L, how, values, included):
+    """Gradients of scatter_reduce and index_reduce where values are equal, zero, infinite or nan."""
+    index, found = L.tensor([0, 0, 1]), []
+    for reduce in (L.scatter_reduce, L.index_reduce):
+        x, source = (L.tensor(v, requires_grad=True) for v in ([2.0, 3.0, 1.0], list(values)))
+        result = reduce(x, 0, index, source, how, include_self=included)
+        found += [result.detach(), *L.autograd.grad((result * L.tensor([1.0, 2.0, 3.0])).sum(), (x, source))]
+    return tuple(found)
+
+
+def gradients_at(L, function, values):
+    x = L.tensor(values, requires_grad=True)
+    return L.autograd.grad(function(L, x), x)
+
+
 def second_derivative_of_rows(L: Any, **options: Any) -> Any:
     """Of the gradient of a table by the gradient of the rows that were read."""
     table = L.arange(6.0).view(3, 2).requires_grad_()
@@ -591,6 +606,49 @@ CASES |= {
     ),
     "second derivative of an embedding": lambda L: second_derivative_of_rows(L),
     "second derivative of an embedding by frequency": lambda L: second_derivative_of_rows(L, scale_grad_by_freq=True),
+    **{
+        f"gradients of {how} at {values}, the input {'included' if included else 'left out'}": functools.partial(
+            gradients_of_reduced_parts, how=how, values=values, included=included
+        )
+        for how in ("prod", "mean", "amax", "amin")
+        for values in ((2.0, 1.0, 3.0), (2.0, 2.0, 2.0), (0.0, 1.0, 0.0), (math.nan, 1.0, 2.0), (math.inf, 0.0, 1.0))
+        for included in (True, False)
+    },
+    **{
+        f"gradient of {name} of {values}": functools.partial(
+            lambda L, function, values: gradients_at(L, function, values), function=function, values=values
+        )
+        for name, function in {
+            "amax": lambda L, x: L.amax(x, 0),
+            "max": lambda L, x: L.max(x),
+            "the both ends": lambda L, x: sum(L.aminmax(x, dim=0)),
+            "nanmean": lambda L, x: L.nanmean(x),
+            "nansum by infinity": lambda L, x: L.nansum(x) * math.inf,
+            "acosh": lambda L, x: L.acosh(x).sum(),
+            "a variance of too few": lambda L, x: sum(L.var_mean(x, 0, correction=5)),
+            "a variance of all, too few": lambda L, x: sum(L.var_mean(x, correction=5)),
+            "a quotient by a large number": lambda L, x: (1e-30 / x).sum() + (x / 1e25).sum(),
+            "a quotient by small numbers": lambda L, x: (1e-30 / (x * 1e-25)).sum(),
+            "a truncated quotient": lambda L, x: L.div(3.0, x, rounding_mode="trunc").sum(),
+            "a remainder": lambda L, x: L.remainder(3.0, x).sum(),
+        }.items()
+        for values in ((2.0, 1.0, 2.0), (math.nan, 1.0, 2.0), (-2.0, -math.inf, 0.5))
+    },
+    **{
+        f"quotient of {dtype} by one number of shape {shape}, {mode}": functools.partial(
+            lambda L, dtype, shape, mode: L.div(
+                L.tensor([4.0, 3.0, -1.0, -3.0], dtype=getattr(L, dtype)),
+                L.full(shape, -0.6001, dtype=getattr(L, dtype)),
+                rounding_mode=mode,
+            ),
+            dtype=dtype,
+            shape=shape,
+            mode=mode,
+        )
+        for dtype in ("float16", "bfloat16")
+        for shape in ((), (1,), (1, 1), (4,))
+        for mode in ("trunc", "floor")
+    },
     "unfold of five dimensions": lambda L: L.nn.functional.unfold(L.ones(1, 1, 1, 3, 3), 2),
     "unfold of no channel": lambda L: L.nn.functional.unfold(L.ones(1, 0, 3, 3), 2),
     "unfold of no image": lambda L: L.nn.functional.unfold(L.ones(0, 1, 3, 3), 2),

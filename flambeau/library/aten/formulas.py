@@ -158,22 +158,32 @@ class DerivativeSteps(Steps):
     def compute(self, x: Expr) -> Any:
         if x.op == "sign":
             return self.aten.sgn(self.value(x.args[0]))
-        if x.op == "where":  # C++ evaluates arguments from the last to the first
-            return self._where(*[self.value(a) for a in reversed(x.args)][::-1])
+        if x.op == "neg" and x.args[0].op == "mul":  # written as `-grad * factor`
+            left, right = x.args[0].args
+            factor = self.value(right)
+            return self._both("mul", self._negative(self.value(left)), factor)
+        if x.op == "where" and x.args[2].op == "const" and self._is_tensor(self.value(x.args[1])):
+            yes, zero = self.value(x.args[1]), self._scalar(x.args[2].args[0], self.value(x.args[1]))
+            return super()._where(self.value(x.args[0]), yes, zero)
+        for operand in reversed(x.args if x.op not in ("cast", "call", "arg", "const") else ()):
+            self.value(operand)  # C++ evaluates arguments from the last to the first
         if x.op in ("add", "sub", "mul", "div") and not self._is_tensor(self.value(x.args[1])):
             left, number = map(self.value, x.args)
             if self._is_tensor(left):
                 return getattr(self.aten, x.op).Scalar(left, number)
         return super().compute(x)
 
+    def _negative(self, value: Any) -> Any:
+        return self.aten.neg(value) if self._is_tensor(value) else -value
+
     def _where(self, condition: Any, *values: Any) -> Any:
         like = next((v for v in values if self._is_tensor(v)), None)
         if like is not None and not isinstance(condition, bool):
-            values = tuple(
-                v if self._is_tensor(v) else self.aten.scalar_tensor(v, dtype=like.dtype, device=like.device)
-                for v in values
-            )
+            values = tuple(v if self._is_tensor(v) else self._scalar(v, like) for v in values)
         return super()._where(condition, *values)
+
+    def _scalar(self, value: Any, like: Any) -> Any:
+        return self.aten.scalar_tensor(value, dtype=like.dtype, device=like.device)
 
     def _from_number(self, op: str, number: Any, value: Any) -> Any:
         if op in ("add", "mul"):

@@ -383,8 +383,6 @@ def scatter_reduce_grads(
     g: Tensor, input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool, out: Tensor
 ) -> tuple[Any, ...]:
     """Return the gradients of input and src, by the kind of reduction."""
-    if index.numel() == 0:
-        return g, src.new_zeros(src.shape)
     if reduce == "sum":
         grad_input, grad_src = g, g.gather(dim, index)
     elif reduce == "prod":
@@ -394,11 +392,12 @@ def scatter_reduce_grads(
         grad_input = g / count.masked_fill(count == 0, 1)
         grad_src = grad_input.gather(dim, index)
     else:
-        winner = (_leading(src, index.shape) == out.gather(dim, index)).to(g.dtype)
         own = (input == out).to(g.dtype)
-        ties = (own if include_self else own * 0).scatter_add(dim, index, winner)
-        share = g / ties.masked_fill(ties == 0, 1)
-        grad_input, grad_src = share * own, share.gather(dim, index) * winner
+        winner = (_leading(src, index.shape) == out.gather(dim, index)).to(g.dtype)
+        share = g / own.scatter_add(
+            dim, index, winner
+        )  # PyTorch counts the input's own value even if it is not included
+        grad_input, grad_src = own * share, winner * share.gather(dim, index)
     if not include_self:
         grad_input = grad_input.scatter(dim, index, 0)
     return grad_input, _pad_to(grad_src, src.shape)
@@ -407,21 +406,19 @@ def scatter_reduce_grads(
 def _product_grads(
     g: Tensor, input: Tensor, dim: int, index: Tensor, src: Tensor, include_self: bool, out: Tensor
 ) -> tuple[Any, ...]:
-    if include_self:
-        others = input.new_ones(input.shape).scatter_reduce(dim, index, src, "prod")
-    else:
-        others = _quotient(out, input)
+    factor = input.masked_fill(input == 0, 1)
+    grad_input = g * factor.scatter_reduce(dim, index, src, "prod", include_self=include_self) / factor
     used = _leading(src, index.shape)
     is_zero = used == 0
     zeros = input.new_zeros(input.shape).scatter_add(dim, index, is_zero.to(g.dtype))
     # Where src holds the only zero, its share is the product of everything else.
     only = is_zero & (zeros.gather(dim, index) == 1)
     rest = input.scatter_reduce(dim, index, used.masked_fill(only, 1), "prod", include_self=include_self)
-    without = _quotient(out.gather(dim, index), used).where(~only, rest.gather(dim, index))
-    grad_src = g.gather(dim, index) * without
+    usual = (g * out).gather(dim, index) / used.masked_fill(is_zero, 1)
+    grad_src = (g * rest).gather(dim, index).where(only, usual)
     if grad_src.requires_grad and (zeros > 1).any():
         grad_src = _several_zeros(grad_src)
-    return g * others, grad_src
+    return grad_input, grad_src
 
 
 def _refuse_second(g: Tensor) -> NoReturn:
@@ -438,12 +435,6 @@ def _several_zeros(input: Tensor) -> Tensor:
 @_several_zeros.on("any")
 def _(out: Tensor, input: Tensor) -> None:
     raw_copy(out, input)
-
-
-def _quotient(a: Tensor, b: Tensor) -> Tensor:
-    """Return a / b, and 0 where b is 0; nothing is divided by zero, so that derivatives are finite, too."""
-    is_zero = b == 0
-    return (a / b.masked_fill(is_zero, 1)).masked_fill(is_zero, 0)
 
 
 @primitive(grads={("input", "src"): scatter_reduce_grads}, inplace=True, out="exact", runs_empty=True, batching="along")

@@ -19,10 +19,11 @@ from ...core.backend import backend_of
 from ...core.caching import remember
 from ...core.device import device
 from ...core.dtype import dtype, opmath
+from ...core.graph import public_name
 from ...core.layout import broadcast_two, expand_strides
 from ...core.promotion import depends_on_default_dtype
 from ...core.sharded import ShardedOperand
-from ...core.tensor import Tensor, copy_of_array
+from ...core.tensor import Tensor, copy_of_array, numel_of
 from ...expr import Expr, arg, arguments, as_expr, const, pullback, substitute
 from ...expr.functions import real
 from ...expr.node import cast
@@ -113,6 +114,9 @@ class Pointwise:
         self.parameters = tuple((p.name, p.default) for p, yes in zip(self.signature, is_operand) if not yes)
         self.defaults = tuple(d for _, d in self.parameters)
         self.arity = len(self.operand_names)
+        self.alphabetical = sorted(
+            range(self.arity), key=lambda i: public_name(self.operand_names[i])
+        )  # as PyTorch differentiates
         self.numbers = self.operand_names[1:] if numbers is None else numbers  # operands that may be Python numbers
         fixed = constants or {}
         self.constant_operands = {i: fixed[n] for i, n in enumerate(self.operand_names) if n in fixed}
@@ -265,7 +269,7 @@ class Pointwise:
         key: list[Any] = [self.params_key(params), out_dtype, where]
         for i, x in enumerate(operands):
             if isinstance(x, Tensor):
-                key += (x.dtype, x.device, not x.shape)
+                key += (x.dtype, x.device, x.shape if self._is_single(x) else None)
             else:
                 key.append((type(x), x) if self.is_constant(i, x) else type(x))
         frozen = tuple(key)
@@ -339,10 +343,14 @@ class Pointwise:
         return as_expr(self.formula(*symbols[: self.arity], **named))
 
     def _step_dtype(self, operands: Values, compute: dtype) -> dtype:
-        """Return the dtype that a formula rounds its steps to; with the quirk `exact_with_number` a number as second operand prevents
-        rounding."""
-        exact = self.quirks.exact_with_number and not isinstance(operands[1], Tensor)
+        """Return the dtype that a formula rounds its steps to; with the quirk `exact_with_number` a number as second operand, or a tensor of
+        one element, prevents rounding."""
+        exact = self.quirks.exact_with_number and self._is_single(operands[1])
         return opmath(compute) if exact else compute
+
+    def _is_single(self, x: Any) -> bool:
+        """Return whether an operand counts as a number when steps are rounded."""
+        return not isinstance(x, Tensor) or not x.shape or (self.quirks.exact_with_number and numel_of(x.shape) == 1)
 
     def _rounds(self, i: int, x: Any, compute: dtype, host: bool) -> bool:
         """Return whether operand i loses precision before the computation; `host`: on the CPU, with no parameters given."""

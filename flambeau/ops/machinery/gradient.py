@@ -344,16 +344,14 @@ class PointwiseNode(Node):
         values: dict[int, Any] = {0: g}
         for i, entry in zip(recipe.keeps, self.saved):
             values[i] = self._unpack(i, entry)
-        results: list[Any] = []
-        for i, layout in enumerate(plan.operands):
-            share = recipe.shares.get(i)
+        results: list[Any] = [None] * len(plan.operands)
+        for i in plan.op.alphabetical:
+            share, layout = recipe.shares.get(i), plan.operands[i]
             if isinstance(share, Exception):
                 raise share
-            if share is None or layout is None:
-                results.append(None)
-                continue
-            op, used = plan.op.gradient_of(i, plan)
-            results.append(_gradient(g, share, op, tuple(values[u] for u in used), layout))
+            if share is not None and layout is not None:
+                op, used = plan.op.gradient_of(i, plan)
+                results[i] = _gradient(g, share, op, tuple(values[u] for u in used), layout)
         return tuple(results)
 
     def _unpack(self, i: int, entry: Any) -> Any:

@@ -15,7 +15,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from ...core import graph
+from ...core import graph, modes
 from ...core.graph import (
     GONE,
     INFERENCE,
@@ -92,6 +92,10 @@ class Primitive:
             again = any(n in known for known, _, _ in self.rules for n in names)
             (self.joint if again else self.rules).append((names, rule, parameter_names(rule)[1:]))
         self.differentiable = tuple(n for names, _, _ in self.rules for n in names)
+
+    def alphabetical(self, rule: tuple[Any, ...]) -> str:
+        """Return PyTorch's names of the arguments whose gradients a rule computes."""
+        return ", ".join(n if self.saved_as_input else graph.public_name(n) for n in rule[0])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not grad_mode.enabled or not any_needs_grad(args, kwargs):
@@ -217,6 +221,7 @@ class Needs:
         rules = [] if self.joint is None else [self.joint]
         rules += [rule for rule in op.rules if not any(n in taken for n in rule[0])]
         self.rules = [rule for rule in rules if any(_flag(self.wanted[n]) for n in rule[0])]
+        self.rules.sort(key=op.alphabetical)  # as PyTorch's gradients are computed; only a mode sees the difference
         reads = dict.fromkeys(read for _, _, reads in self.rules for read in reads if read != "needs")
         self.reads = [(read, *_header_field(read, (*op.names, op.star))) for read in reads]
         # Where every gradient is a tensor with a rule of its own: the rules in the order of the gradients, and their reads. (None where
@@ -314,7 +319,7 @@ class PrimitiveNode(Node):
         if saved is None:
             raise RuntimeError(RETRY_MESSAGE)
         needs = self.needs
-        if needs.apply is not None and not self.general:
+        if needs.apply is not None and not self.general and not modes.active:
             return needs.apply(self, saved, grads[0] if self.single else tuple(grads))
         return self._by_rules(needs, saved, grads)
 
@@ -331,7 +336,7 @@ class PrimitiveNode(Node):
         values = {read: _unpack(saved[read], self) for read, _, _ in needs.reads}
         values["needs"] = needs.wanted
         g = grads[0] if self.single else tuple(grads)
-        if needs.one_by_one is not None and needs.joint is None:
+        if needs.one_by_one is not None and needs.joint is None and not modes.active:
             return tuple([r and r[0](g, *[values[read] for read in r[1]]) for r in needs.one_by_one])
         found: dict[str, Any] = {}
         for names, rule, reads in needs.rules:

@@ -25,26 +25,49 @@ from ..machinery.reduction_faces import reduction
 
 # -- derivatives -------------------------------------------------------------------------------------------------------
 
-_equals = Reduction("count_equal", lambda x, top: (x == top) | (f.isnan(x) & f.isnan(top)), "sum", rule=counting)
-_divide_among = Pointwise(
-    "divide_among",
-    lambda g, x, top, count: f.where((x == top) | (f.isnan(x) & f.isnan(top)), g / count, 0),
-    grad=lambda g, g0, x, top, count, out: (
-        f.where((x == top) | (f.isnan(x) & f.isnan(top)), g / count, 0), None, None, None
-    ),
-)  # fmt: skip
+
+def _equal(x: Any, top: Any) -> Any:
+    return x == top
+
+
+def _equal_or_nan(x: Any, top: Any) -> Any:
+    return (x == top) | (f.isnan(x) & f.isnan(top))
+
+
+def _sharing(equal: Any) -> tuple[Reduction, Pointwise]:
+    """Return the count of the elements that equal the extreme value, and the share of the gradient of each element."""
+
+    def divided(g: Any, x: Any, top: Any, count: Any) -> Any:
+        return g * f.where(equal(x, top), 1, 0) / count  # of no equal element, since nan equals nothing: nan
+
+    return Reduction("count_equal", equal, "sum", rule=counting), Pointwise(
+        "divide_among", divided, grad=lambda g, g0, *rest, out: (divided(g, *rest), None, None, None)
+    )
+
+
+_SHARING = {False: _sharing(_equal), True: _sharing(_equal_or_nan)}
 
 
 def share_among_equals(g: Tensor, input: Tensor, out: Tensor, dims: tuple[int, ...], keepdim: bool) -> Tensor:
     """Return the gradient of an extreme value, in equal parts for all elements that have it."""
+    return _shared(g, input, out, dims, keepdim, False)
+
+
+def _share_with_nan(g: Tensor, input: Tensor, out: Tensor, dims: tuple[int, ...], keepdim: bool) -> Tensor:
+    """Return the same for the extreme value of all elements: nan equals nan."""
+    return _shared(g, input, out, dims, keepdim, True)
+
+
+def _shared(g: Tensor, input: Tensor, out: Tensor, dims: tuple[int, ...], keepdim: bool, nan: bool) -> Tensor:
     rank = len(input.shape)
     x, top = input._bare_alias(), restored(out._bare_alias(), rank, dims, keepdim)
     if modes.active and modes.deciding():  # in operators that have names
         shape = [1 if d in dims else n for d, n in enumerate(input.shape)]
         same, wide = x == out.reshape(shape), g.reshape(shape)
         return wide / same.sum(dims, True) * same
-    count = _equals.over((x, top), dims if rank else None, True)
-    return _divide_among.call((restored(g, rank, dims, keepdim), x, top, count))
+    equals, divide = _SHARING[nan]
+    count = equals.over((x, top), dims if rank else None, True)
+    return divide.call((restored(g, rank, dims, keepdim), x, top, count))
 
 
 def select_backward(g: tuple[Any, ...], index: Tensor, input_shape: Any, dim: int, keepdim: bool) -> Tensor | None:
@@ -130,8 +153,8 @@ def argmin(x: Any) -> Any:
 
 _max_result = named_result("max", "values", "indices")
 _min_result = named_result("min", "values", "indices")
-_largest = Reduction("max", lambda x: x, "max", grad=share_among_equals, labels=("MaxBackward1",))
-_smallest = Reduction("min", lambda x: x, "min", grad=share_among_equals, labels=("MinBackward1",))
+_largest = Reduction("max", lambda x: x, "max", grad=_share_with_nan, labels=("MaxBackward1",))
+_smallest = Reduction("min", lambda x: x, "min", grad=_share_with_nan, labels=("MinBackward1",))
 _where_largest = Reduction("max", lambda x: x, "argmax", rule=to_index)
 _where_smallest = Reduction("min", lambda x: x, "argmin", rule=to_index)
 

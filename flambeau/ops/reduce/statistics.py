@@ -112,6 +112,7 @@ def _compute(input: Tensor, arguments: Spread, root: bool) -> tuple[Tensor, Tens
 # -- derivatives -------------------------------------------------------------------------------------------------------
 
 _scaled_difference = Pointwise("var_backward", lambda g, x, center, scale: scale * g * (x - center))
+_without_freedom = Pointwise("var_backward", lambda g, x, center: g * f.where(x == center, float("nan"), float("inf")))
 _half_over = Pointwise("std_backward", lambda g, out: f.where(out == 0, 0, g / (2 * out)))
 
 
@@ -119,9 +120,10 @@ def _var_grad(g: Tensor, input: Tensor, arguments: Spread) -> Tensor:
     rank = len(input.shape)
     dims = reduced_dims(arguments.dim, rank)
     freedom = numel_of(tuple(input.shape[d] for d in dims)) - arguments.correction
-    scale = 2 / freedom if freedom > 0 else float("inf")
-    center = input.mean(dims if rank else None, True)
-    return _scaled_difference.call((restored(g, rank, dims, arguments.keepdim), input, center, scale))
+    given = restored(g, rank, dims, arguments.keepdim), input, input.mean(dims if rank else None, True)
+    if freedom <= 0 and (arguments.dim is None or not rank):
+        return _without_freedom.call(given)
+    return _scaled_difference.call((*given, 2 / freedom if freedom else float("inf")))
 
 
 def _std_grad(g: Tensor, input: Tensor, arguments: Spread, out: Tensor) -> Tensor:

@@ -209,7 +209,9 @@ def _check_nansum(op: Reduction, a: Tensor, dim: Any, dims: tuple[int, ...], req
 
 
 _unless_nan = Pointwise(
-    "unless_nan", lambda g, x: f.where(f.isnan(x), 0, g), grad=lambda g, g0, x, out: (f.where(f.isnan(x), 0, g), None)
+    "unless_nan",
+    lambda g, x: g * f.where(f.isnan(x), 0, 1),
+    grad=lambda g, g0, x, out: (g * f.where(f.isnan(x), 0, 1), None),
 )
 
 
