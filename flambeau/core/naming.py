@@ -81,8 +81,7 @@ def load(name: str) -> ModuleType:
 
 @contextlib.contextmanager
 def _uncollected() -> Iterator[None]:
-    """Context manager: collect no garbage while modules are imported. They make tens of thousands of objects and next to no garbage, and each
-    collection would look at what the earlier ones have made: ten collections, the largest of which takes longer than a step of training."""
+    """Context manager: collect no garbage while modules are imported, which make many objects and next to no garbage."""
     collects = gc.isenabled()
     gc.disable()
     try:

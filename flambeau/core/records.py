@@ -24,15 +24,7 @@ _Record = TypeVar("_Record")
 @dataclass_transform(eq_default=False)
 def record(kind: _Kind) -> _Kind:
     """Give a class slots for its annotated names, and a constructor with these as arguments and their values as defaults. Of a default that
-    is a list, dict or set each record gets its own.
-
-    >>> @record
-    ... class Point:
-    ...     x: int
-    ...     near: list = []
-    >>> Point(1).near is Point(2).near
-    False
-    """
+    is a list, dict or set each record gets its own."""
     own: Any = vars(kind)
     names = tuple(own["__annotations__"])
     defaults = {f"_{name}": own[name] for name in names if name in own}

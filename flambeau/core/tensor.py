@@ -497,4 +497,4 @@ def tensors_in(tree: Any) -> list[Tensor]:
         tree = list(tree.values())
     if not isinstance(tree, (list, tuple)) or isinstance(tree, Size):
         return []
-    return [t for part in tree for t in tensors_in(part)]
+    return [t for part in tree if isinstance(part, (Tensor, list, tuple, dict)) for t in tensors_in(part)]

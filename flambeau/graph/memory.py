@@ -68,7 +68,8 @@ class Memory:
         if not place:
             return None
         start = self.starts[place - 1]
-        return Ref(self.at[start].index, address - start) if address < self._end(start) else None
+        held = self.at[start]
+        return Ref(held.index, address - start) if address < start + (held.size or 1) else None
 
 
 def instances(value: Any, kind: type) -> list[Any]:
@@ -86,10 +87,11 @@ def mapped(value: Any, kind: type, change: Callable[[Any], Any]) -> Any:
     """Return a structure of tuples, lists and dicts with every instance of `kind` replaced by `change` of it."""
     if isinstance(value, kind):
         return change(value)
+    within = (kind, tuple, list, dict)  # no call for other leaves
     if type(value) is tuple:
-        return tuple([mapped(v, kind, change) for v in value])
+        return tuple([mapped(v, kind, change) if isinstance(v, within) else v for v in value])
     if isinstance(value, list):  # those of a graph's arguments are of a class of their own
-        return [mapped(v, kind, change) for v in value]
+        return [mapped(v, kind, change) if isinstance(v, within) else v for v in value]
     if type(value) is dict:
         return {k: mapped(v, kind, change) for k, v in value.items()}
     return value

@@ -248,11 +248,8 @@ class Emitter(Statements, Assignments, Expressions, Subscripts, Comprehensions, 
         falls, merged, declared = self.graph not in self.exits, definition.merged, definition.declared
         if merged is not None and not falls:
             return
-        if merged is None:
-            allowed = declared is None or declared is NONE or not falls
-        else:
-            allowed = merged is NONE or is_subtype(NONE, merged)
-        if not allowed:
+        wanted = declared if merged is None else merged
+        if falls and wanted is not None and wanted is not NONE and not (merged is wanted and is_subtype(NONE, merged)):
             raise error(
                 self.at(tree), "Function was not annotated as having type None, but does not return along all paths"
             )

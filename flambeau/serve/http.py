@@ -19,6 +19,7 @@ from typing import Any
 
 import httptools
 
+from ..core.records import record
 from .errors import BadRequestException, RequestTooLargeException, ServeError, error_body
 
 MAX_HEADERS = 64 << 10
@@ -54,25 +55,21 @@ def new_id() -> str:
     return f"{d[:8]}-{d[8:12]}-4{d[13:16]}-{'89ab'[int(d[16], 16) & 3]}{d[17:20]}-{d[20:]}"
 
 
+@record
 class Request:
     """An HTTP request."""
 
-    __slots__ = (
-        "method", "target", "path", "query", "headers", "lower", "body", "id", "started", "keep_alive", "version",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.method = ""
-        self.target = b""
-        self.path = ""
-        self.query = ""
-        self.headers: dict[str, str] = {}  # names as the client wrote them: handlers see these
-        self.lower: dict[str, str] = {}
-        self.body: bytes = b""
-        self.id = ""
-        self.started = 0.0
-        self.keep_alive = True
-        self.version = "1.1"
+    method: str = ""
+    target: bytes = b""
+    path: str = ""
+    query: str = ""
+    headers: dict[str, str] = {}  # names as the client wrote them: handlers see these
+    lower: dict[str, str] = {}
+    body: bytes = b""
+    id: str = ""
+    started: float = 0.0
+    keep_alive: bool = True
+    version: str = "1.1"
 
     def parameters(self) -> dict[str, list[str]]:
         """Return the parameters of the query."""

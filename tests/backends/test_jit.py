@@ -28,6 +28,7 @@ from flambeau.kernels.ir import (
     var,
 )
 from flambeau.kernels.ir_check import InvalidKernel
+from flambeau.kernels.llvm_text import Function
 
 I64, F64 = dt.int64, dt.float64
 n, i, total = var("n", I64), var("i", I64), var("total", F64)
@@ -222,3 +223,21 @@ def test_conflicting_dtypes_of_a_variable_are_an_error():
     body = [Assign("v", I64, x.const(1)), Assign("v", F64, x.const(1.0)), Store(OUT, x.const(0), ir.var("v", F64))]
     with pytest.raises(InvalidKernel, match="'v' is int64 and is assigned float64"):
         jit.compile(Kernel("conflict", [OUT], body), "conflict")
+
+
+_written: list[int] = []
+
+
+def _adding(number: int) -> Function:
+    _written.append(number)
+    f = Function("define i64 @adding(i64 %x)")
+    f.ret("i64", f.add("%x", number))
+    return f
+
+
+def test_code_that_is_stored_is_not_written_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path))
+    _written.clear()
+    places = [jit.support_code(_adding, number, signature="l", straight=True) for number in (1, 2, 1)]
+    assert [ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(place)(40) for place in places] == [41, 42, 41]
+    assert _written == [1, 2]

@@ -10,6 +10,7 @@ import functools
 import hashlib
 import importlib.util
 import json
+import os
 import platform
 import sys
 import time
@@ -56,6 +57,8 @@ _FORMAT = "3"  # of the files on disk
 _RUNTIME = ("flambeau_num_threads", "flambeau_parallel", "flambeau_recorder")
 _TEAM_RUNTIME = ("flambeau_team", "GOMP_parallel", "omp_get_num_threads", "omp_get_thread_num")
 
+Written = Function | Callable[..., Function]
+
 _CTYPES = {
     "p": ctypes.c_void_p, "l": ctypes.c_int64, "d": ctypes.c_double, "b": ctypes.c_bool, "f": ctypes.c_float,
     "i": ctypes.c_int32, "s": ctypes.c_int16, "c": ctypes.c_int8, "B": ctypes.c_uint8, "S": ctypes.c_uint16,
@@ -87,18 +90,23 @@ def address_of(function: Any) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
-def support_function(function: Function, signature: str, brief: bool) -> Any:
-    """Return a function that is written in LLVM's instructions instead of a loop nest, as a Python function."""
-    return _callable(signature, support_code(function, signature), brief)
+def support_function(source: Written, *given: Any, signature: str, brief: bool) -> Any:
+    """Return a function that is written in LLVM's instructions instead of a loop nest, as a Python function; see `support_code`."""
+    return _callable(signature, support_code(source, *given, signature=signature), brief)
 
 
-def support_code(function: Function, signature: str = "", straight: bool = False) -> int:
-    """Return the address of a function that is written in LLVM's instructions; a `straight` one has no loops, and is not optimised."""
-    text = function.module()
-    name = cache.digest(text, _environment())
+def support_code(source: Written, *given: Any, signature: str = "", straight: bool = False) -> int:
+    """Return the address of a function that is written in LLVM's instructions; a `straight` one has no loops, and is not optimised. `source`
+    is the function, or a function of a module that writes it from the `given` arguments alone, if its machine code is not stored."""
+    if isinstance(source, Function):
+        name = cache.digest(source.module(), _environment())
+    else:
+        name = cache.digest(source.__qualname__, repr(given), _writer(source.__module__))
     stored = cache.read(name, cache.ENTRY)
     if stored is not None:
         return _place(*_unpack(stored))[1]
+    function = source if isinstance(source, Function) else source(*given)
+    text = function.module()
     with NOTICE.compiling():
         compiler = _compiler()
         made = compiler.straight_code(text) if straight else compiler.object_code(text)
@@ -279,7 +287,7 @@ def _callable(signature: str, address: int, brief: bool) -> Any:
 @functools.cache
 def _entry(signature: str, brief: bool) -> int:
     """Return the address of the code that reads a call's arguments from Python."""
-    return support_code(native_call.entry(signature, brief), signature, straight=True)
+    return support_code(native_call.entry, signature, brief, signature=signature, straight=True)
 
 
 @functools.cache
@@ -289,7 +297,7 @@ def _address(name: str) -> int:
         threads.library()  # decides how many threads there can be
         return threads.count_address()
     if name == "flambeau_parallel":  # without libgomp the count of threads stays 1, and this is never called
-        return 0 if threads.library() is None else support_code(team.parallel())
+        return 0 if threads.library() is None else support_code(team.parallel)
     if name == "flambeau_team":
         return team.state_address()
     if name == "flambeau_recorder":
@@ -322,7 +330,9 @@ def _libm() -> ctypes.CDLL:
 def _environment() -> str:
     """Return all settings besides the kernel that determine its machine code."""
     make_sure_of(_IMPORT_BYTES, "to look for a kernel")
-    return cache.digest(_FORMAT, _llvm_version(), platform.machine(), _cpu_identity(), _source_digest())
+    return cache.digest(
+        _FORMAT, _llvm_version(), platform.machine(), _cpu_identity(), _source_digest("expr", "kernels")
+    )
 
 
 def _llvm_version() -> str:
@@ -344,10 +354,25 @@ def _cpu_identity() -> str:
     return "\n".join(line for line in first.splitlines() if line.split("\t")[0].split(":")[0].strip() in wanted)
 
 
-def _source_digest() -> str:
-    """Return a hash of the code generator's own source, so that a changed formula or emitter does not find old kernels."""
-    package = Path(__file__).resolve().parents[2]
+@functools.cache
+def _writer(module: str) -> str:
+    """Return all settings that determine what functions of a module write: the source of the module and of all that writes for this machine."""
+    own = hashlib.sha256(Path(sys.modules[module].__file__ or "").read_bytes()).hexdigest()
+    source, system = (
+        _source_digest("backends/cpu", "backends/cpu/onednn"),
+        (sys.version, sys.platform, str(os.cpu_count())),
+    )
+    return cache.digest(module, own, source, _environment(), *system)
+
+
+@functools.cache
+def _source_digest(*folders: str) -> str:
+    """Return a hash of the modules in some folders, so that a changed formula or emitter does not find old kernels."""
     total = hashlib.sha256()
-    for path in sorted([*package.glob("kernels/*.py"), *package.glob("expr/*.py")]):
-        total.update(path.read_bytes())
+    for folder in folders:
+        with os.scandir(Path(__file__).resolve().parents[2] / folder) as entries:
+            paths = sorted(entry.path for entry in entries if entry.name.endswith(".py"))
+        for path in paths:
+            with open(path, "rb", buffering=0) as file:
+                total.update(file.read())
     return total.hexdigest()

@@ -118,7 +118,7 @@ def _loop(count: int, letters: int) -> AnyFunction | None:
     with f.loop("%count") as i:
         far = [f.add(f.item("%places", k), f.mul(i, f.item("%steps", k))) for k in range(count)]
         f.call("void", "%routine", *(f"ptr {f.new(f'inttoptr i64 {x} to ptr')}" for x in far), *["i64 1"] * letters)
-    return jit.support_function(f, "pppl", False)
+    return jit.support_function(f, signature="pppl", brief=False)
 
 
 class _Call:

@@ -76,7 +76,7 @@ def function(name: str) -> int:
     shape = _shape()
     assert shape is not None
     code, pointers, written = _FUNCTIONS[name]
-    address = jit.address_of(jit.support_function(code(*shape), "p" * len(pointers), False))
+    address = jit.address_of(jit.support_function(code(*shape), signature="p" * len(pointers), brief=False))
     jit.facts[address] = jit.Facts(name, pointers, written)
     return address
 

@@ -144,7 +144,7 @@ def _runner() -> Any:
     given = (*w[1:4], "%first", w[4], "%second", w[5], w[6], "%out", w[7], "%out", w[7], *w[8:12])
     status = f.call("i32", w[0], *(f"ptr {value}" for value in given))
     f.write("i64", f.new(f"zext i32 {status} to i64"), f.place("%table", _STATUS))
-    return jit.support_function(f, "ppppp", True)
+    return jit.support_function(f, signature="ppppp", brief=True)
 
 
 def _through_ctypes(table: int, out: int, first: int, second: int, bias: int) -> None:

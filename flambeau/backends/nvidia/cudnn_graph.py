@@ -297,7 +297,7 @@ def _runner() -> Any:
     """Return a function (address of a plan's words) that computes it."""
     if not jit.available() or not native_call.supported():
         return _through_ctypes
-    return jit.support_function(_run(), "p", True)
+    return jit.support_function(_run(), signature="p", brief=True)
 
 
 def _run() -> Function:

@@ -36,8 +36,7 @@ from ..state.guards import Guard
 from .before_call import LeftState, StateBefore
 from .capture import GraphProgram, Observer, address, capturing, copied, static_copies, stream_of
 from .derivative import CapturedDerivative, CapturedNode, users_part, watched
-from .family import Family
-from .preparation import Prepared, Wanted
+from .preparation import Family, Prepared, Wanted
 from .program import GpuProgram, write_down
 from .second_stream import MOST
 from .values import Copy, Outcome, alike, perturb, summary, sums

@@ -19,8 +19,7 @@ from ...graph.replay import modes_off
 from ..record.recorder import NotRecordable
 from ..record.results import same_results
 from .capture import Observer
-from .family import Family
-from .preparation import Prepared
+from .preparation import Family, Prepared
 from .recording import GraphRecorded
 from .values import alike
 

@@ -158,7 +158,7 @@ def _summing(letter: str) -> Any:
         nothing = f.new(f"fmul {kind} {found}, 0.0")
         f.write(kind, f.new(f"fadd {kind} {f.read(kind, sign)}, {nothing}"), sign)
     f.write(kind, f.read(kind, sign), "%odd")
-    return jit.support_function(f, "plpp", True)
+    return jit.support_function(f, signature="plpp", brief=True)
 
 
 def _magnitudes(address: int, size: int, kind: Any) -> tuple[np.ndarray, float]:

@@ -59,7 +59,7 @@ def call_operator(program: Placed, call: Call) -> None:
 def parts_of(result: Any) -> list[Any]:
     """Return all leaves of a structure of tuples and lists, those with named fields included."""
     if isinstance(result, (tuple, list)):
-        return [part for each in result for part in parts_of(each)]
+        return [p for each in result for p in (parts_of(each) if isinstance(each, (tuple, list)) else (each,))]
     return [result]
 
 

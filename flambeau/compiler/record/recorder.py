@@ -244,11 +244,12 @@ class StepRecorder(Recorder):
     def _adopt(self, leaf: Leaf, given: tuple[tuple, dict], result: Any) -> None:
         """Adopt memory of unknown origin under an operator's results, such as a NumPy array's: it is the operator's own if all its arguments
         are tensors and plain values."""
-        known = plain_parts(given)
+        held = [t._storage for t in parts_of(result) if isinstance(t, Tensor) and self.plain(t)]
+        foreign = [s for s in held if s.owner is not None]
+        known = plain_parts(given) if foreign else None
         if known is None:
             return
-        held = [t._storage for t in parts_of(result) if isinstance(t, Tensor) and self.plain(t)]
-        for one in (s for s in held if s.owner is not None):
+        for one in foreign:
             place = self.memory.find(one.ptr)
             if place is None or place.buffer not in known:
                 leaf.makes.append(self.memory.add(one.ptr, one.size_bytes, "new").index)

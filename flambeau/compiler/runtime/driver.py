@@ -34,7 +34,7 @@ def runner(brief: bool) -> Any:
             f.ret()
         i.step = f.intrinsic("umax", "i64", status, 1)
     f.write("i64", 0, "%result")
-    return jit.support_function(f, "plplpp", brief)
+    return jit.support_function(f, signature="plplpp", brief=brief)
 
 
 def _step(f: Function, steps: str, index: Value) -> str:
@@ -51,11 +51,15 @@ def _caller(name: str) -> Function:
 @functools.cache
 def caller(signature: str) -> int:
     """Return the address of the function that calls kernels of this signature with a block of 64-bit arguments."""
+    return jit.support_code(_launch, signature, signature="pp", straight=True)
+
+
+def _launch(signature: str) -> Function:
     f = _caller("launch")
     arguments = [f"{_KINDS[letter]} {f.item('%block', i, _KINDS[letter])}" for i, letter in enumerate(signature)]
     f.call("void", "%function", *arguments)
     f.ret("i64", 0)
-    return jit.support_code(f, "pp", straight=True)
+    return f
 
 
 @functools.cache
@@ -64,7 +68,7 @@ def tester(size: int) -> int:
     f, kind = _caller("test"), f"i{8 * size}"
     bad = f.compare("ne", kind, f.read(kind, f.item("%block", 0, "ptr")), 0)
     f.ret("i64", f.new(f"zext i1 {bad} to i64"))
-    return jit.support_code(f, "pp", straight=True)
+    return jit.support_code(f, signature="pp", straight=True)
 
 
 @functools.cache
@@ -81,7 +85,7 @@ def cell_caller(store: bool, size: int) -> int:
             with f.when(f.compare("ne", kind, f.read(kind, cell), value)):
                 f.ret("i64", 1)
     f.ret("i64", 0)
-    return jit.support_code(f, "pp")
+    return jit.support_code(f, signature="pp")
 
 
 @functools.cache
@@ -97,7 +101,7 @@ def forker() -> int:
     further, count = fork.item("%block", 0), fork.item("%block", 1)
     fork.call("void", "@flambeau_parallel", f"ptr {fork.bring(lane)}", "ptr %block", f"i64 {count}")
     fork.ret("i64", further)
-    return jit.support_code(fork, "pp")
+    return jit.support_code(fork, signature="pp")
 
 
 @functools.cache
@@ -112,4 +116,4 @@ def checker() -> Any:
             f.write("i64", i, "%result")
             f.ret()
     f.write("i64", "%count", "%result")
-    return jit.support_function(f, "plp", True)
+    return jit.support_function(f, signature="plp", brief=True)

@@ -43,11 +43,11 @@ class CountedCell(CellItem):
         """Do nothing: what the recorded call has added is asked later."""
 
     def difference(self) -> str:
-        return "" if type(self.cell.cell_contents) is int else f"{self.what} is no integer any more"
+        return "" if type(self.held.cell_contents) is int else f"{self.what} is no integer any more"
 
     def steps(self) -> list[tuple[Any, str, int]]:
-        new = self.cell.cell_contents
-        return [(self.cell, "", new - self.seen)] if new != self.seen else []
+        new = self.held.cell_contents
+        return [(self.held, "", new - self.seen)] if new != self.seen else []
 
 
 def set_free(reach: Reach) -> None:
@@ -63,7 +63,7 @@ def set_free(reach: Reach) -> None:
     for k, found in numbers.items():
         item, mine = reach.items[k], [name for name, uses in found.items() if uses <= counted]
         if mine and isinstance(item, CellItem):
-            reach.items[k] = CountedCell(item.what, item.cell)
+            reach.items[k] = CountedCell(item.what, item.held)
         elif mine and isinstance(item, DictItem):
             reach.items[k] = CountedItem(item, mine)
 

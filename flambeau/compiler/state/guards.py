@@ -76,11 +76,7 @@ class Item:
 
     def reads(self, other: Item) -> bool:
         """Return whether this item guards the object that another item has found changed."""
-        mine, theirs = (
-            getattr(self, "held", getattr(self, "cell", self)),
-            getattr(other, "held", getattr(other, "cell", other)),
-        )
-        return mine is theirs
+        return getattr(self, "held", self) is getattr(other, "held", other)
 
 
 class DictItem(Item):
@@ -178,19 +174,19 @@ class CollectionItem(ListItem):
 class CellItem(Item):
     """Guard of a variable of an enclosing function."""
 
-    __slots__ = ("cell", "seen")
+    __slots__ = ("held", "seen")
 
-    def __init__(self, what: str, cell: Any):
-        self.what, self.cell, self.seen = what, cell, _contents(cell)
+    def __init__(self, what: str, held: Any):
+        self.what, self.held, self.seen = what, held, _contents(held)
 
     def renew(self) -> None:
-        self.seen = _contents(self.cell)
+        self.seen = _contents(self.held)
 
     def rows(self) -> Rows | None:
-        return [word(id(self.cell) + 16)]
+        return [word(id(self.held) + 16)]
 
     def difference(self) -> str:
-        new = _contents(self.cell)
+        new = _contents(self.held)
         return "" if same(self.seen, new) else f"{self.what} was {_shown(self.seen)}, is {_shown(new)}"
 
 

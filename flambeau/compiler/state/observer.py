@@ -222,7 +222,7 @@ class _Watch(EventFilter):
         # The outermost frame of an import, of reading a kernel's source, or of a signal's handler: what happens once, or at any time,
         # does not count.
         self.aside: types.FrameType | None = None
-        self.apart = {inspect.unwrap(parse).__code__, *signal_handlers()}
+        self.apart = {id(code): code for code in (inspect.unwrap(parse).__code__, *signal_handlers())}
 
     def event(self, frame: types.FrameType, event: str, arg: Any) -> None:
         if id(frame.f_code) in self.skipped.codes:
@@ -232,7 +232,7 @@ class _Watch(EventFilter):
         elif self.aside is not None:
             if event == "return" and frame is self.aside:
                 self.aside, self.returns = None, 0
-        elif event == "call" and frame.f_code in self.apart:
+        elif event == "call" and id(frame.f_code) in self.apart:
             self.aside, self.returns = frame, 1
         elif event == "call" and frame.f_code.co_filename.startswith(_IMPORTS):
             self.aside, self.returns = frame, 1

@@ -66,7 +66,7 @@ def _restore(item: guards.Item) -> None:
     elif isinstance(item, guards.ListItem):
         list.__setitem__(item.held, slice(None), item.seen)
     elif isinstance(item, guards.CellItem):
-        item.cell.cell_contents = item.seen
+        item.held.cell_contents = item.seen
     elif isinstance(item, guards.SlotsItem) and not isinstance(item.held, type):
         for name, old in zip(item.names, item.seen):
             if not same(old, getattr(item.held, name, MISSING)):

@@ -48,6 +48,10 @@ class _Plan:
         return self.rows.count, self.channels, self.ph, self.pw
 
     @property
+    def tables(self) -> tuple[Any, ...]:
+        return self.rows.image, *self.y, *self.x
+
+    @property
     def sizes(self) -> tuple[int, ...]:
         return self.rows.count, self.channels, self.h, self.w, self.ph, self.pw
 
@@ -59,8 +63,7 @@ class _Largest(Function):
         ctx.plan, ctx.places = plan, flambeau.empty(plan.shape, dtype=flambeau.int64)
         plan.places = ctx.places
         if out.numel():
-            tables = (plan.rows.image, *plan.y, *plan.x)
-            kernels.pool_largest(out, ctx.places, input.contiguous(), *tables, *plan.sizes)
+            kernels.pool_largest(out, ctx.places, input.contiguous(), *plan.tables, *plan.sizes)
         return out
 
     @staticmethod
@@ -79,8 +82,7 @@ class _AverageByPosition(Function):
         out = flambeau.empty(plan.shape, dtype=input.dtype)
         ctx.plan = plan
         if out.numel():
-            tables = (plan.rows.image, *plan.y, *plan.x)
-            kernels.pool_average_by_position(out, input.contiguous(), *tables, *plan.sizes)
+            kernels.pool_average_by_position(out, input.contiguous(), *plan.tables, *plan.sizes)
         return out
 
     @staticmethod
@@ -88,8 +90,7 @@ class _AverageByPosition(Function):
         plan = ctx.plan
         dx = flambeau.zeros((plan.images, plan.planes, plan.h, plan.w), dtype=plan.dtype)
         if g.numel():
-            tables = (plan.rows.image, *plan.y, *plan.x)
-            kernels.pool_average_by_position_backward(dx, g.contiguous(), *tables, *plan.sizes)
+            kernels.pool_average_by_position_backward(dx, g.contiguous(), *plan.tables, *plan.sizes)
         return dx.to(g.dtype), None
 
 

@@ -130,13 +130,7 @@ class AugMix(_Automatic):
 
     def __init__(self, severity: int = 3, mixture_width: int = 3, chain_depth: int = -1, alpha: float = 1.0, all_ops: bool = True, interpolation: InterpolationMode = InterpolationMode.BILINEAR, fill: Any = None) -> None:  # fmt: skip
         super().__init__(interpolation, fill)
-        if not 1 <= severity <= 10:
-            raise ValueError(f"The severity must be between [1, 10]. Got {severity} instead.")
-        self.severity = severity
-        self.mixture_width = mixture_width
-        self.chain_depth = chain_depth
-        self.alpha = alpha
-        self.all_ops = all_ops
+        keep_mixing(self, severity, mixture_width, chain_depth, alpha, all_ops)
         self.space = tables.IN_BYTES.aug_mix if all_ops else tables.IN_BYTES.aug_mix_partial
 
     def forward(self, orig_img: Any) -> Any:
@@ -148,6 +142,13 @@ class AugMix(_Automatic):
         )
         mixed = mix.view(img.shape).to(dtype=img.dtype)
         return mixed if isinstance(orig_img, Tensor) else F.to_pil_image(mixed)
+
+
+def keep_mixing(mix: Any, severity: int, width: int, depth: int, alpha: float, all_ops: bool) -> None:
+    """Check and keep the settings of an AugMix of either generation."""
+    if not 1 <= severity <= 10:
+        raise ValueError(f"The severity must be between [1, 10]. Got {severity} instead.")
+    mix.severity, mix.mixture_width, mix.chain_depth, mix.alpha, mix.all_ops = severity, width, depth, alpha, all_ops
 
 
 def mixed_with_chains(batch: Tensor, settings: Any, change: Callable[[Tensor], Tensor]) -> Tensor:

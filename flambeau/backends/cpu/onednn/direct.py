@@ -128,7 +128,7 @@ def runner(brief: bool) -> Any:
     loop (it is written for x86)."""
     if not native_call.supported() or not jit.available() or platform.machine() not in ("x86_64", "AMD64"):
         return None
-    return jit.support_function(_multiply(), "p" * (1 + POINTERS), brief)
+    return jit.support_function(_multiply, signature="p" * (1 + POINTERS), brief=brief)
 
 
 def _multiply() -> Function:

@@ -28,7 +28,7 @@ def runner(brief: bool) -> Any:
     """Return run(table address, pointer, ...) with POINTERS pointers, or None if nothing can be compiled."""
     if not native_call.supported() or not jit.available():
         return None
-    return jit.support_function(_run(), "p" * (1 + POINTERS), brief)
+    return jit.support_function(_run, signature="p" * (1 + POINTERS), brief=brief)
 
 
 def table(memories: Sequence[int], steps: Sequence[tuple[int, int, int]], hides: bool) -> Any:

@@ -33,7 +33,7 @@ def shelter_pool() -> None:
 def _native() -> Any:
     f = Function("define void @shelter_pool(i32 %count)")
     f.call("void", "@GOMP_parallel", f"ptr {f.bring(_member())}", "ptr null", "i32 %count", "i32 0")
-    return jit.support_function(f, "i", False)
+    return jit.support_function(f, signature="i", brief=False)
 
 
 def _member() -> Function:

@@ -13,7 +13,7 @@ from ....utils.pillow import is_pil
 from ...tv_tensors import BoundingBoxes, Image, KeyPoints, Mask, TVTensor, Video
 from ...tv_tensors._base import plain
 from .. import policies as tables
-from ..autoaugment import mixed_with_chains
+from ..autoaugment import keep_mixing, mixed_with_chains
 from ..kernels.conversion import max_value
 from ..policies import AutoAugmentPolicy
 from . import functional as F
@@ -137,13 +137,7 @@ class AugMix(_Automatic):
 
     def __init__(self, severity: int = 3, mixture_width: int = 3, chain_depth: int = -1, alpha: float = 1.0, all_ops: bool = True, interpolation: Any = "bilinear", fill: Any = None) -> None:  # fmt: skip
         super().__init__(interpolation=interpolation, fill=fill)
-        if not 1 <= severity <= 10:
-            raise ValueError(f"The severity must be between [1, 10]. Got {severity} instead.")
-        self.severity = severity
-        self.mixture_width = mixture_width
-        self.chain_depth = chain_depth
-        self.alpha = alpha
-        self.all_ops = all_ops
+        keep_mixing(self, severity, mixture_width, chain_depth, alpha, all_ops)
         spaces = tables.IN_UNITS
         self._space = spaces.aug_mix if all_ops else spaces.aug_mix_partial
 
