@@ -5,6 +5,7 @@
     python benchmarks/first_calls.py --device cuda      # on a GPU: its memory, and wall time
     python benchmarks/first_calls.py --repeat 3         # the best of three
     python benchmarks/first_calls.py --write            # put the table into docs/internals/compile.md
+    python benchmarks/first_calls.py --against ../other --repeat 7     # the first three calls beside those of another checkout
 
 A process imports the library, makes model, data and optimizer, and calls the step eight times; the first three calls of a compiled
 function run as they are, are recorded, and are compared, the others run natively. As with an installed package, Python's bytecode is
@@ -12,6 +13,10 @@ there (a process that is not measured writes it); what compiling imports counts 
 the process had before the first one: of its resident pages (they are counted anew for each call) or of the GPU's allocator. Seconds
 are those of the first call, and of the first three together: of the CPU, because the machine may be busy, or of the wall's clock on a
 GPU. With `--repeat` every process runs several times, and the least of each figure counts, for eager as for compiled.
+
+With `--against`, processes of this checkout and of another one take turns, over warm caches, and the medians of the CPU's milliseconds in
+each of a compiled function's first three calls are printed: figures of one machine at one time, which may be compared. An `eager` row is
+this checkout's first call without `compile`.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ import argparse
 import json
 import os
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -29,10 +35,12 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
+import compile as compiled_cases  # noqa: E402
 import models  # noqa: E402
 import train  # noqa: E402
 
 DOCS = Path(__file__).parent.parent / "docs" / "internals" / "compile.md"
+ROOT = Path(__file__).parent.parent
 CALLS = 8
 LARGE = "GPT-124M, T=1024, batch 8, AdamW"  # on a GPU only
 
@@ -65,10 +73,10 @@ def child(name: str, mode: str, device: str) -> None:
     lib.set_num_threads(2)
     on_gpu = device != "cpu"
     with lib.device(device):
-        step = large_gpt(lib) if name == LARGE else train.CASES[name](lib)
+        step = large_gpt(lib) if name == LARGE else compiled_cases.CASES[name](lib)
     start = 0 if on_gpu else resident("VmRSS")
     if mode == "compiled":
-        step = lib.compile(step)
+        step = compiled_cases.compiled(step, lib.compile)
     rows = []
     for _ in range(CALLS):
         if on_gpu:
@@ -91,10 +99,14 @@ def child(name: str, mode: str, device: str) -> None:
     print(json.dumps(rows))
 
 
-def spawn(name: str, mode: str, device: str, cache: str) -> list[list[float]]:
-    """What a process of its own says."""
-    root = str(Path(__file__).parent.parent)
-    environment = {**os.environ, "FLAMBEAU_CACHE_DIR": cache, "CUDA_CACHE_PATH": f"{cache}-nvidia", "PYTHONPATH": root}
+def spawn(name: str, mode: str, device: str, cache: str, root: Path = ROOT) -> list[list[float]]:
+    """What a process of its own says, which takes the library from the checkout `root`."""
+    environment = {
+        **os.environ,
+        "FLAMBEAU_CACHE_DIR": cache,
+        "CUDA_CACHE_PATH": f"{cache}-nvidia",
+        "PYTHONPATH": str(root),
+    }
     environment.update(PYTHONDONTWRITEBYTECODE="", PYTHONPYCACHEPREFIX=str(Path(cache).parent / "bytecode"))
     command = [sys.executable, __file__, "--child", mode, "--only", name, "--device", device]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -142,6 +154,22 @@ def measure(name: str, device: str, torch: bool, calls: bool, repeat: int) -> st
     )
 
 
+def compare(name: str, other: Path, repeat: int) -> None:
+    """Print the first three calls of both checkouts."""
+    rows = {f"{other.name} (other)": (other, "compiled"), "this": (ROOT, "compiled"), "this, eager": (ROOT, "eager")}
+    with tempfile.TemporaryDirectory() as folder:
+        found: dict[str, list[list[float]]] = {which: [] for which in rows}
+        for turn in range(repeat + 1):
+            for k, (which, (root, mode)) in enumerate(rows.items()):
+                cpu = [call[1] * 1e3 for call in spawn(name, mode, "cpu", f"{folder}/{k}/kernels", root)[:3]]
+                if turn:  # after one that fills the caches
+                    found[which].append([*cpu, sum(cpu)])
+    print(name)
+    for which, runs in found.items():
+        *calls, three = (statistics.median(column) for column in zip(*runs))
+        print(f"  {which:20} {three:8.1f} ms: " + "  ".join(f"{call:8.1f}" for call in calls), flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="a part of the names of the cases to run")
@@ -150,10 +178,15 @@ def main() -> None:
     parser.add_argument("--calls", action="store_true", help="print every call")
     parser.add_argument("--repeat", type=int, default=1, help="how often everything is run")
     parser.add_argument("--write", action="store_true", help="put the table into docs/internals/compile.md")
+    parser.add_argument("--against", type=Path, help="another checkout, to compare the first three calls with")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.child:
         child(given.only, given.child, given.device)
+        return
+    if given.against:
+        for name in (name for name in compiled_cases.CASES if given.only in name):
+            compare(name, given.against.resolve(), given.repeat)
         return
     theirs = "PyTorch | " if given.torch else ""
     lines = [f"| | {theirs}eager | compiled, first calls | later | cold | warm |", "|---|--:|--:|--:|--:|--:|"]
