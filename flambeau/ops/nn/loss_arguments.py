@@ -85,6 +85,14 @@ def target_shape(input: Tensor) -> tuple[int, ...]:
     return () if len(input.shape) < 2 else (input.shape[0], *input.shape[2:])
 
 
+def refuse_gradient(function: str, argument: str, value: Tensor) -> None:
+    """Raise PyTorch's error if an argument without a derivative requires grad."""
+    if value.requires_grad and grad_mode.enabled:
+        raise RuntimeError(
+            f"The function '{function}' is not differentiable with respect to argument '{argument}'. This input cannot have requires_grad True."
+        )
+
+
 def check_classes(name: str, input: Tensor, target: Tensor, weight: Any, wide: bool = False) -> None:
     """Check shapes and dtypes of a loss with class indices; `wide`: computed in float32 from half-precision scores."""
     shape = input.shape
@@ -111,11 +119,7 @@ def check_classes(name: str, input: Tensor, target: Tensor, weight: Any, wide: b
         raise RuntimeError(f"expected target dtype to be Long or Byte, but got {target.dtype.scalar_type}")
     if weight is None:
         return
-    if weight.requires_grad and grad_mode.enabled:
-        raise RuntimeError(
-            f"The function '{name}{'2d' * (len(shape) > 2)}_forward' is not differentiable with respect to argument 'weight'. This input"
-            " cannot have requires_grad True."
-        )
+    refuse_gradient(f"{name}{'2d' * (len(shape) > 2)}_forward", "weight", weight)
     n = shape[min(1, len(shape) - 1)]
     if len(weight.shape) != 1 or weight.shape[0] != n:
         raise RuntimeError(

@@ -18,7 +18,7 @@ from ..machinery.memory import like_first
 from ..machinery.record import NewTensor
 from .distance import pairwise_distance
 from .element_loss import logits, soft_margin
-from .loss_arguments import functional_loss, numbered_form, read_reduction, reduce_loss
+from .loss_arguments import functional_loss, numbered_form, read_reduction, reduce_loss, refuse_gradient
 
 _FUNCTIONAL: dict[str, Any] = {"namespaces": ("nn.functional",), "method": False}
 _COSINE_EPS = 1e-12
@@ -82,6 +82,7 @@ def soft_margin_loss(
 ) -> Tensor:
     """log(1 + exp(-target * input)) for targets 1 and -1."""
     reduction = read_reduction(reduction, size_average, reduce)
+    refuse_gradient("soft_margin_loss", "target", target)
     if input.shape != target.shape:
         return reduce_loss(soft_margin(input, target, reduction="none"), reduction)
     return soft_margin(input, target, reduction=reduction)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
+from ...core.layout import suggests_channels_last
 from ...core.settings import is_scripting
 from ...core.tensor import Tensor
 from ...core.typenames import type_name
@@ -137,11 +138,13 @@ def _need_dtype(input: Tensor, mode: str) -> None:
 # -- computing ------------------------------------------------------------------------------------------------------------
 
 
-def _band(mode: str, size: int, out: int, align: bool, factor: float | None, antialias: bool, real: Any) -> Outline:
+def _band(
+    mode: str, size: int, out: int, align: bool, factor: float | None, antialias: bool, real: Any, whole: bool
+) -> Outline:
     if antialias:
         return smooth_band(size, out, align, factor, mode, real)
     if mode in _NEAREST:
-        return nearest_band(size, out, factor, mode == "nearest-exact")
+        return nearest_band(size, out, factor, mode == "nearest-exact", whole)
     make = cubic_band if mode == "bicubic" else linear_band
     return make(size, out, align, factor, real)
 
@@ -152,8 +155,14 @@ def resized(input: Tensor, wanted: list[int], factors: list[Any], mode: str, ali
     _need_dtype(input, mode)
     op: Any = _ops[mode + " antialias" if antialias else mode, len(wanted)]
     real = np.float64 if input.dtype in (dt.float64, dt.uint8) else np.float32
-    bands = tuple(_band(mode, n, out, align, f, antialias, real) for n, out, f in zip(input.shape[2:], wanted, factors))
-    if input.dtype is dt.uint8 and mode not in _NEAREST:
+    # PyTorch's kernels disagree: which of them look at a factor that leaves or doubles the size depends on rank, memory format and dtype.
+    whole = len(wanted) == 2 or suggests_channels_last(input.shape, input._strides) and input.shape[1] > 3
+    in_bytes = input.dtype is dt.uint8 and mode not in _NEAREST
+    lines = zip(input.shape[2:], wanted, factors)
+    bands = tuple([
+        _band(mode, n, out, align, None if in_bytes and n == out else f, antialias, real, whole) for n, out, f in lines
+    ])  # fmt: skip
+    if in_bytes:
         return resize_bytes(input, bands)
     return op(input, bands)
 

@@ -20,15 +20,14 @@ def spacing(size: int, out: int, align_corners: bool, factor: float | None, real
 
 
 @outlined(512)
-def nearest_band(size: int, out: int, factor: float | None, exact: bool) -> Band:
+def nearest_band(size: int, out: int, factor: float | None, exact: bool, whole: bool) -> Band:
+    """Return the band that picks the nearest input. `whole`: lines are copied or doubled, whatever the factor says."""
     place = np.arange(out, dtype=np.float32)
     scale = spacing(size, out, False, factor, np.float32)
     if exact:
         index = np.floor((place + np.float32(0.5)) * scale)
-    elif out == size:
-        index = place
-    elif out == 2 * size:
-        index = np.arange(out) // 2
+    elif whole and out in (size, 2 * size):
+        index = np.arange(out) // (out // size)
     else:
         index = np.floor(place * scale)
     first = np.minimum(index.astype(np.int64), size - 1)
@@ -66,7 +65,7 @@ def _cubic(x: np.ndarray, a: float) -> np.ndarray:
 
 @outlined(512)
 def cubic_band(size: int, out: int, align_corners: bool, factor: float | None, real: Any) -> Band:
-    source = np.arange(out).astype(real) if size == out else _sources(size, out, align_corners, factor, real)
+    source = _sources(size, out, align_corners, factor, real)
     below = np.minimum(np.floor(source).astype(np.int64), size - 1)
     share = np.clip(source - below.astype(real), real(0), real(1)).astype(np.float64)
     weights = np.stack([_cubic(share + 1 - k, -0.75) for k in range(4)], 1)
@@ -94,6 +93,8 @@ _FILTERS: dict[str, tuple[Any, float]] = {  # and how far each reaches
 @outlined(1024)  # random crops of images meet every size up to theirs
 def smooth_band(size: int, out: int, align_corners: bool, factor: float | None, kind: str, real: Any) -> Band:
     """Return the band in which every output is the weighted average of all inputs that its share of the line covers."""
+    if size == out:  # PyTorch leaves such a dimension alone, whatever the factor says
+        return Band(size, np.arange(out), np.ones(out), np.ones((out, 1)))
     shape, reach = _FILTERS[kind]
     scale = spacing(size, out, align_corners, factor, real)
     grown = max(scale, real(1))
