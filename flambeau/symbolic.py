@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import builtins
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from .core.jagged import SymInt as SymInt
@@ -47,26 +47,25 @@ def sym_not(a: Any) -> bool:
     return not a
 
 
+def _extreme(a: Any, b: Any, of_symbols: str, of_numbers: Callable[..., Any]) -> Any:
+    _require_numbers(a, b)
+    for first, second in ((a, b), (b, a)):
+        if hasattr(first, of_symbols):
+            return getattr(first, of_symbols)(second)
+    found = of_numbers(a, b)
+    return float(found) if isinstance(a, float) or isinstance(b, float) else found
+
+
 @overridable
 def sym_max(a: Any, b: Any) -> Any:
     """Return the larger of two numbers; a float if either is one."""
-    _require_numbers(a, b)
-    for first, second in ((a, b), (b, a)):
-        if hasattr(first, "__sym_max__"):
-            return first.__sym_max__(second)
-    larger = builtins.max(a, b)
-    return float(larger) if isinstance(a, float) or isinstance(b, float) else larger
+    return _extreme(a, b, "__sym_max__", builtins.max)
 
 
 @overridable
 def sym_min(a: Any, b: Any) -> Any:
     """Return the smaller of two numbers; a float if either is one."""
-    _require_numbers(a, b)
-    for first, second in ((a, b), (b, a)):
-        if hasattr(first, "__sym_min__"):
-            return first.__sym_min__(second)
-    smaller = builtins.min(a, b)
-    return float(smaller) if isinstance(a, float) or isinstance(b, float) else smaller
+    return _extreme(a, b, "__sym_min__", builtins.min)
 
 
 def _require_numbers(*values: Any) -> None:

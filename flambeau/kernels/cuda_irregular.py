@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core import dtype as dt
+from ..core.caching import remember
 from ..core.dtype import dtype
 from . import ir
 from .cuda_operands import Device
@@ -106,10 +107,7 @@ class TextProgram:
                     if name not in functions:
                         functions[name] = device.load(self.source).function(name, self.kinds)
                     plan.append((functions[name], grid))
-            if len(plans) > 4096:
-                plans.clear()
-            plans[key] = plan
-            return plan
+            return remember(plans, key, plan, 4096)
 
         def run(*values: Any) -> None:
             key = tuple([values[k] for k in numbers])

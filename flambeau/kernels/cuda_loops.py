@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core import dtype as dt
+from ..core.caching import remember
 from . import complex_nests, ir
 from .cuda_operands import Device
 from .cuda_rows import DoesNotFit, RowFunction, StreamFunction, shapes
@@ -60,10 +61,7 @@ class LoopProgram:
                     aligned = part.rows(scalars, chosen, device.processors)
                     written, grid, block = aligned or chosen
                     plan.append((function(written), grid, block, chosen if aligned else None))
-            if len(plans) > 4096:
-                plans.clear()
-            plans[key] = plan
-            return plan
+            return remember(plans, key, plan, 4096)
 
         def run(*values: Any) -> None:
             key = tuple([values[k] for k in numbers])

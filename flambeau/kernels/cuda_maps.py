@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+from ..core.caching import remember
 from .cuda_operands import Device, Layout, Operands, device_function, fits
 from .cuda_values import PRELUDE, loaded, memory_type, stored, value_type
 from .elementwise import Map, weight
@@ -207,10 +208,8 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) map_strided({parameters}) 
                 modules[v, narrow] = module, kinds
                 functions[v, narrow] = module.function("map_strided", kinds)
             unroll = 4 if v == 1 else self._unroll(v)
-            if len(plans) > 4096:
-                plans.clear()
-            plans[geometry] = found = functions[v, narrow], -(-groups // (BLOCK * unroll)), packed, groups, (v, narrow)
-            return found
+            found = functions[v, narrow], -(-groups // (BLOCK * unroll)), packed, groups, (v, narrow)
+            return remember(plans, geometry, found, 4096)
 
         def run(geometry: bytes, *operands: Any) -> None:
             function, grid, packed, groups, _ = plans.get(geometry) or plan(geometry)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core import dtype as dt
+from ..core.caching import remember
 from ..core.dtype import dtype
 from ..expr.functions import cast
 from ..expr.node import arg
@@ -425,10 +426,7 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) finish_{lanes}({parameters
             plan = self.plan(geometry, device.processors)
             if plan.shape not in functions:
                 functions[plan.shape] = self._functions(device, plan)
-            if len(plans) > 4096:
-                plans.clear()
-            plans[geometry] = found = plan, functions[plan.shape]
-            return found
+            return remember(plans, geometry, (plan, functions[plan.shape]), 4096)
 
         def run(geometry: bytes, out: int, *inputs: Any) -> None:
             plan, (main, finish_warp, finish_block) = plans.get(geometry) or prepare(geometry)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ..core import dtype as dt
+from ..core.caching import remember
 from ..core.device import cpu
 from ..core.tensor import Tensor
 from ..core.user_frames import user_frame
@@ -175,8 +176,5 @@ def _cell(t: Tensor) -> Any:
         raise RuntimeError(f"a number in an optimizer's state has shape {list(t.shape)}; expected one element")
     if t.device is not cpu or t.dtype is not dt.float32 or t._offset:
         return _SlowCell(t)
-    if len(_cells) > 10000:
-        _cells.clear()
     address = t._storage.ptr
-    _cells[address] = ctypes.c_float.from_address(address)
-    return _cells[address]
+    return remember(_cells, address, ctypes.c_float.from_address(address), 10000)

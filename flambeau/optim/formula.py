@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ..core.aliases import AnyFunction
 from ..core.tensor import Tensor
 from ..expr import Expr
 from ..expr import functions as symbolic
@@ -38,24 +39,21 @@ def where(condition: Any, a: Any, b: Any) -> Any:
     return a if condition else b
 
 
-def maximum(a: Any, b: Any) -> Any:
-    if isinstance(a, Expr) or isinstance(b, Expr):
-        return symbolic.maximum(a, b)
-    if isinstance(a, Tensor) and isinstance(b, Tensor):
-        return tensor_maximum(a, b)
-    if isinstance(a, Tensor):
-        return a.clamp(min=b)
-    return b.clamp(min=a) if isinstance(b, Tensor) else max(a, b)
+def _extreme(of_formulas: AnyFunction, of_tensors: AnyFunction, bound: str, of_numbers: AnyFunction) -> AnyFunction:
+    """Return the function that chooses the larger or smaller of two formulas, tensors or numbers; `clamp` takes a number as `bound`."""
+
+    def chosen(a: Any, b: Any) -> Any:
+        if isinstance(a, Expr) or isinstance(b, Expr):
+            return of_formulas(a, b)
+        if isinstance(a, Tensor):
+            return of_tensors(a, b) if isinstance(b, Tensor) else a.clamp(**{bound: b})
+        return b.clamp(**{bound: a}) if isinstance(b, Tensor) else of_numbers(a, b)
+
+    return chosen
 
 
-def minimum(a: Any, b: Any) -> Any:
-    if isinstance(a, Expr) or isinstance(b, Expr):
-        return symbolic.minimum(a, b)
-    if isinstance(a, Tensor) and isinstance(b, Tensor):
-        return tensor_minimum(a, b)
-    if isinstance(a, Tensor):
-        return a.clamp(max=b)
-    return b.clamp(max=a) if isinstance(b, Tensor) else min(a, b)
+maximum = _extreme(symbolic.maximum, tensor_maximum, "min", max)
+minimum = _extreme(symbolic.minimum, tensor_minimum, "max", min)
 
 
 def lerp(start: Any, end: Any, weight: Any) -> Any:

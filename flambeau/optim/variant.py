@@ -95,10 +95,7 @@ class Variant:
             inputs: list[tuple[dtype, tuple[int, ...] | None]] = [(layout.dtype, layout.strides) for layout in layouts]
             inputs += [(dt.float64, None) for _ in self.predicates]
             plan = kernel(roots, [layouts[i] for i in self.positions], inputs)
-        if len(self.plans) >= _MAX_PLANS:
-            self.plans.clear()
-        self.plans[key] = plan
-        return plan
+        return remember(self.plans, key, plan, _MAX_PLANS)
 
     def formulas(self, tensors: Any) -> tuple[Expr, ...]:
         """Return the formulas of what is stored to each of `positions`, over tensors (or layouts) of these dtypes, then the prologue's

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..core.caching import remember
 from .archive_reader import read_yaml
 from .settings import ConfigurationError, host_name
 
@@ -137,13 +138,9 @@ class Metrics:
             return
         words = self._words.get((name, labels))
         if words is None:
-            if len(self._words) > 10_000:
-                self._words.clear()
             pairs = ",".join(f"{n}:{v}" for n, v in zip(metric.labels[:-1], labels))
-            words = self._words[name, labels] = (
-                f"{name}.{metric.unit}:",
-                f"|#{pairs}|#hostname:{self.host},timestamp:",
-            )
+            words = f"{name}.{metric.unit}:", f"|#{pairs}|#hostname:{self.host},timestamp:"
+            remember(self._words, (name, labels), words, 10_000)
         self.server_log(f"{words[0]}{value}{words[1]}{int(time.time())}")
 
     def add_line(self, line: str) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+from ..core.caching import remember
 from ..core.private_folders import Scratch
 from . import snapshots
 from .acceptors import Acceptors, Link
@@ -177,9 +178,7 @@ class Server:
         key = (name, version)
         labels = self._labels.get(key)
         if labels is None:
-            if len(self._labels) > 10_000:
-                self._labels.clear()
-            labels = self._labels[key] = (name, version or "default", self.metrics.host)
+            labels = remember(self._labels, key, (name, version or "default", self.metrics.host), 10_000)
         return labels
 
     def counted(self, name: str, version: str | None) -> None:

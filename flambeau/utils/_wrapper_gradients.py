@@ -12,6 +12,7 @@ from typing import Any
 
 from ..autograd.api import grad as autograd_grad
 from ..core import modes, naming
+from ..core.caching import remember
 from ..core.graph import RETRY_MESSAGE, Node, SavedTensor, grad_mode, gradient_edge, named_class, unrecorded
 from ..core.overrides import DisableTorchDispatch
 from ..core.tensor import Tensor
@@ -59,9 +60,7 @@ def _derivative(overload: Any, leaves: list, shape: Any, needed: tuple[int, ...]
     key = (overload, repr(shape), needed, tuple(_signature(v) for v in leaves))
     found = _known.get(key)
     if found is None:
-        if len(_known) > 4096:
-            _known.clear()
-        found = _known[key] = _Derivative(overload, leaves, shape, needed)
+        found = remember(_known, key, _Derivative(overload, leaves, shape, needed), 4096)
     return found
 
 

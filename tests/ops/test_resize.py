@@ -97,7 +97,7 @@ def test_second_derivatives(differentiable_twice, name):
 
 
 BANDS = {
-    "nearest": nearest_band(7, 12, None, False).band,
+    "nearest": nearest_band(7, 12, None, False, True).band,
     "linear": linear_band(7, 14, False, None, np.float64).band,
     "cubic": cubic_band(7, 9, True, None, np.float64).band,
     "antialias": smooth_band(17, 5, False, None, "bicubic", np.float64).band,

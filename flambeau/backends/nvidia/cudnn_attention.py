@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from ...core.caching import remember
 from ...core.raw_memory import first_address as _address
 from .. import nvidia
 from .cudnn_graph import BOOLEAN, DATA_TYPES, FLOAT, INT32, Descriptor, ExecutionPlan, OperationGraph
@@ -31,9 +32,7 @@ def _planned(key: tuple[Any, ...], where: Any, build: Callable[[], OperationGrap
     plan = _local.plans.get(key)
     if plan is None:
         nvidia.activate(where)
-        if len(_local.plans) >= _LIMIT:
-            _local.plans.clear()
-        plan = _local.plans[key] = build().plan()
+        plan = remember(_local.plans, key, build().plan(), _LIMIT)
     return plan
 
 

@@ -11,6 +11,7 @@ from ctypes import byref, c_int, c_int32, c_size_t, c_uint32, c_void_p
 from typing import Any
 
 from ...core import dtype as dt
+from ...core.caching import remember
 from ...core.settings import cudnn_switches
 from ...kernels.library.rnn import GATES
 from .. import nvidia
@@ -47,9 +48,8 @@ def network(
     key = (kind, d, inputs, hidden, layers, both, biased, sizes, where, exact)
     found = _local.networks.get(key)
     if found is None:
-        if len(_local.networks) >= _LIMIT:
-            _local.networks.clear()
-        found = _local.networks[key] = Network(kind, d, inputs, hidden, layers, both, biased, sizes, where, exact)
+        network = Network(kind, d, inputs, hidden, layers, both, biased, sizes, where, exact)
+        found = remember(_local.networks, key, network, _LIMIT)
     return found
 
 

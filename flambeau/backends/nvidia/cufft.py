@@ -8,6 +8,7 @@ import threading
 from ctypes import byref, c_int, c_longlong, c_size_t, c_void_p
 from typing import Any
 
+from ...core.caching import remember
 from ...core.raw_memory import first_address
 from .. import nvidia
 
@@ -96,8 +97,6 @@ def transform(out: Any, x: Any, sizes: tuple[int, ...], batch: int, forward: boo
     key = (sizes, batch, x.dtype, out.dtype, x.device)
     plan = _local.plans.get(key)
     if plan is None:
-        if len(_local.plans) >= _LIMIT:
-            _local.plans.clear()
-        plan = _local.plans[key] = _Plan(sizes, batch, (x.dtype.name, out.dtype.name), x.device)
+        plan = remember(_local.plans, key, _Plan(sizes, batch, (x.dtype.name, out.dtype.name), x.device), _LIMIT)
     out_place, place = (first_address(t) for t in (out, x))
     plan.run(out_place, place, forward)

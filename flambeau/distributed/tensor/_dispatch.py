@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from ...core.caching import remember
 from ...core.device import device
 from ...core.graph import grad_mode, gradient_edge, unrecorded
 from ...core.overrides import _made_by_operator
@@ -265,9 +266,7 @@ def _decide(call: Call, keep: bool = False) -> Decision | None:
         decision = _chosen(call, possible, needs, keep)
     if key is not None and decision is not None:
         _uses[1] += 1
-        if len(_decisions) >= _MAX_DECISIONS:
-            _decisions.clear()
-        _decisions[key] = decision
+        remember(_decisions, key, decision, _MAX_DECISIONS)
     return decision
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...backends.cpu.onednn.int8 import Weights
 from ...core import dtype as dt
+from ...core.caching import remember
 from ...core.native_class import PREFIX, CustomClass
 from ...core.quantized import QuantizedTensor
 from ...core.tensor import Tensor, copy_of_array
@@ -111,10 +112,7 @@ class Packed(NativeObject):
 
     def remember(self, key: tuple[Any, ...], value: Any) -> Any:
         """Cache a value computed from the scales of a call, which are the same every time in most programs."""
-        if len(self.known) >= _MAX_KNOWN:
-            self.known.clear()
-        self.known[key] = value
-        return value
+        return remember(self.known, key, value, _MAX_KNOWN)
 
     @functools.cached_property
     def symmetric(self) -> bool:
