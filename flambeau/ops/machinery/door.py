@@ -46,7 +46,7 @@ if _found is not None:
 """
 
 _SEVERAL = """
-def several(_described, {signature}):
+def compute(_described, {signature}):
     _where = _described[0][2]
     _results = [empty(*one) if len(one) == 3 else new(*one) for one in _described]
     _kernel = kernel_on(_where.type)
@@ -102,11 +102,11 @@ _NEVER_HOLD = frozenset(
 
 
 class Text:
-    """The source of a door: the lines before the function, its body, and the objects that their names denote. `recording` inlines it."""
+    """Source of a door, which `recording` inlines: the body of a function, what it calls for several results, and the objects that they name."""
 
-    def __init__(self, op: Op, body: str, texts: dict[str, str], before: str = "", **names: Any):
+    def __init__(self, op: Op, body: str, texts: dict[str, str], several: str = "", **names: Any):
         self.op, self.texts = op, {"arguments": _arguments(op), **texts}
-        self._before, self._body = before, body
+        self._several, self._body = several, body
         self.names: dict[str, Any] = {f"_default_{p.name}": p.default for p in op.arguments.values()}
         self.names.update(
             names, op=op, empty=empty, new=new, Saved=Saved, kernel_for=kernel_for, kernel_on=op.chosen.get, refuse=_refuse,
@@ -127,8 +127,9 @@ class Text:
                 f"operator '{op.name}': its door uses the name {min(taken)!r} itself, call the parameter otherwise"
             )
 
-    def before(self, **texts: str) -> str:
-        return self._filled(self._before, texts)
+    def several(self, **texts: str) -> Callable[..., Any]:
+        """Return the function that a door calls for several results."""
+        return written(lambda: self._filled(self._several, texts), dict(self.names))
 
     def body(self, margin: str = "    ") -> str:
         return textwrap.indent(self._filled(self._body, {}), margin)
@@ -136,7 +137,7 @@ class Text:
     def function(self) -> Callable[..., Any]:
         """Compile the source as a function of its own."""
         signature = _signature(list(self.op.arguments.values()))
-        return written(lambda: f"{self.before()}\ndef compute({signature}):{self.body()}", self.names)
+        return written(lambda: f"def compute({signature}):{self.body()}", {**self.names, "several": self.several()})
 
     def _filled(self, template: str, texts: dict[str, str]) -> str:
         parameters = list(self.op.arguments.values())

@@ -14,7 +14,6 @@ from ...core.written import written
 from .primitive import Needs, Primitive, Saved, make_independent
 
 _CALL = """
-{before}
 def compute({signature}):
     try:
         _recorded = _mode.enabled and ({needed})
@@ -98,7 +97,8 @@ def repeat_door(calls: Any, door: Any, compute: Callable[..., Any]) -> None:
     """Complete a function of `specialised` with the code that it calls; where it records nothing it inlines the text of the door, which saves
     a call."""
     space = calls.__globals__
-    space.update({**door.names, **space, "_door": door, "_fn": compute})
+    several = door.several(finished=door.texts.get("public", ""))
+    space.update({**door.names, **space, "_door": door, "_fn": compute, "several": several})
 
 
 def _source(impl: Primitive, parameters: dict[str, inspect.Parameter], door: Any) -> str:
@@ -106,7 +106,6 @@ def _source(impl: Primitive, parameters: dict[str, inspect.Parameter], door: Any
     wanted = {n: parameters[n].annotation for n in impl.differentiable}
     signature = str(inspect.Signature([_bare(p) for p in parameters.values()]))[1:-1]
     return _CALL.format(
-        before=door.before(finished=door.texts.get("public", "")),
         door=door.body("        "),
         signature=signature,
         needed=" or ".join(_needs_grad(n, kind) for n, kind in wanted.items()),
