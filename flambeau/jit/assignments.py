@@ -191,7 +191,7 @@ class Assignments:
                 if isinstance(target.slice, ast.Slice):
                     raise error(
                         place,
-                        "del is only supported for deletion at a single index, slicing is not supported: see https://github.com/pytorch/pytorch/issues/31430",
+                        "del statements only support deletion at a single index, slicing is not supported (see https://github.com/pytorch/pytorch/issues/31430)",
                     )
                 container = self.expression(target.value)
                 if isinstance(container.type, (ListType, DictType)):

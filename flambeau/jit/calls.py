@@ -419,9 +419,6 @@ class Calls:
         made.outputs_[0].type = T.FutureType(unshaped(out.type))
         return SimpleValue(made.outputs_[0])
 
-    def form_wait(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
-        return SimpleValue(self.call_operator(place, "aten::wait", self.positional(node.args), []))
-
     def form_noop(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
         """Emit None for a function that has no effect in compiled code."""
         return SimpleValue(self.none(place))
@@ -430,11 +427,11 @@ class Calls:
         """Emit False for a query whose answer in compiled code is always no."""
         return SimpleValue(self.constant(False, T.BOOL, place))
 
-    def form_isfinite(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
-        return SimpleValue(self.call_operator(place, "aten::isfinite", self.positional(node.args), []))
+    def form_operator(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        """Emit the operator of the form's own name."""
+        return SimpleValue(self.call_operator(place, f"aten::{form.form}", self.positional(node.args), []))
 
-    def form_format(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
-        return SimpleValue(self.call_operator(place, "aten::format", self.positional(node.args), []))
+    form_isfinite = form_format = form_wait = form_operator
 
     def form_slice(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
         if node.keywords:

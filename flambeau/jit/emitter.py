@@ -71,18 +71,13 @@ class Emitter(Statements, Assignments, Expressions, Subscripts, Comprehensions, 
         compiled = self.resolver.compiled_builtin(symbol)
         if not schemas and not compiled:
             raise error(place, f"Unknown builtin op: {symbol}.\n\nHere are some suggestions: \n\nThe original call is")
-        if compiled:
-            try:
-                return (
-                    carry_out(self.graph, symbol, match_call(self.graph, place, schemas, args, kwargs, owner), place)
-                    if schemas
-                    else self._call_compiled(place, compiled, args, kwargs, owner)
-                )
-            except RuntimeError:
-                if not schemas:
-                    raise
-                return self._call_compiled(place, compiled, args, kwargs, owner)
-        return carry_out(self.graph, symbol, match_call(self.graph, place, schemas, args, kwargs, owner), place)
+        try:
+            if schemas:
+                return carry_out(self.graph, symbol, match_call(self.graph, place, schemas, args, kwargs, owner), place)
+        except RuntimeError:
+            if not compiled:
+                raise
+        return self._call_compiled(place, compiled, args, kwargs, owner)
 
     def _call_compiled(
         self, place: Any, compiled: Any, args: Sequence[Named], kwargs: Sequence[Named], owner: Any

@@ -58,7 +58,7 @@ class Expressions:
         if kind is None:
             raise error(place, f"{type(value).__name__} literals aren't supported", FrontendError)
         if type(value) is int and value > 2**63 - 1:
-            raise error(place, "Integer constant out of range: it does not fit in 64 bits")
+            raise error(place, "Integral constant out of range (must fit in a signed 64 bit integer)")
         return SimpleValue(self.constant(value, kind, place))
 
     def of_JoinedStr(self: Any, node: ast.JoinedStr, wanted: T.Type | None) -> Sugared:
@@ -249,8 +249,6 @@ class Expressions:
     def compare_values(self: Any, place: Range, symbol: str, magic: str, a: Value, b: Value) -> Value:
         if isinstance(a.type, T.ClassType) and a.type.find_method(magic) is not None:
             return MethodValue(a, [magic]).call(place, self, [Named(b, place)], []).as_value(place, self)
-        if isinstance(a.type, T.TupleType) and isinstance(b.type, T.TupleType):
-            return self._compare_tuples(place, symbol, magic, a, b)
         if (
             isinstance(b.type, T.TensorType)
             and not isinstance(a.type, T.TensorType)
@@ -259,18 +257,6 @@ class Expressions:
             turned = {"aten::lt": "aten::gt", "aten::le": "aten::ge", "aten::gt": "aten::lt", "aten::ge": "aten::le"}
             return self.builtin(place, turned.get(symbol, symbol), [b, a])
         return self.builtin(place, symbol, [a, b])
-
-    def _compare_tuples(self: Any, place: Range, symbol: str, magic: str, a: Value, b: Value) -> Value:
-        left, right = self.graph.unpack(a, place), self.graph.unpack(b, place)
-        if symbol not in ("aten::eq", "aten::ne"):
-            return self.builtin(place, symbol, [a, b])
-        if len(left) != len(right):
-            return self.constant(symbol == "aten::ne", T.BOOL, place)
-        same = self.constant(True, T.BOOL, place)
-        for x, y in zip(left, right):
-            each = self.compare_values(place, "aten::eq", "__eq__", x, y)
-            same = self.builtin(place, "aten::__and__", [same, self.to_bool(place, each)])
-        return same if symbol == "aten::eq" else self.builtin(place, "aten::__not__", [same])
 
     def _contains(self: Any, place: Range, item: Value, container: Sugared) -> Value:
         names = container.member_names()
@@ -286,23 +272,13 @@ class Expressions:
         if value.type is T.STRING and item.type is T.STRING:  # archives have no operator for it
             found = self.builtin(place, "aten::find", [value, item])
             return self.builtin(place, "aten::ge", [found, self.constant(0, T.INT, place)])
-        if isinstance(value.type, T.TupleType):
-            found = self.constant(False, T.BOOL, place)
-            for part in self.graph.unpack(value, place):
-                if unify(part.type, item.type) is not None:
-                    found = self.builtin(
-                        place,
-                        "aten::__or__",
-                        [found, self.to_bool(place, self.builtin(place, "aten::eq", [part, item]))],
-                    )
-            return found
         return self.builtin(place, "aten::__contains__", [value, item])
 
     # -- conditions ------------------------------------------------------------------------------------------------------
     def to_bool(self: Any, place: Range | None, value: Value) -> Value:
         if value.type is T.BOOL:
             return value
-        if isinstance(value.type, (T.ListType, T.DictType)):
+        if isinstance(value.type, (T.ListType, T.DictType)) or value.type is T.STRING:
             size = self.builtin(place, "aten::len", [value])
             return self.builtin(place, "aten::gt", [size, self.constant(0, T.INT, place)])
         try:

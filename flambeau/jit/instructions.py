@@ -16,7 +16,8 @@ from . import operators
 from .failures import Raised, Registers, Step, run_steps
 from .ir import Node
 from .naming import unmangled
-from .objects import ScriptObject, fits, get_slot, set_slot, to_script, tuple_class
+from .objects import ScriptObject, fits, to_script, tuple_class
+from .plain_operators import shown
 from .types import BOOL, COMPLEX, FLOAT, INT, NUMBER, ClassType, FunctionType, ListType, TensorType, TupleType
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def _get_attribute(program: Program, node: Node, ins: list[int]) -> Step:
     out, (source,), name = program.slot(node.outputs_[0]), ins, node.attributes["name"]
 
     def step(r: Registers) -> None:
-        r[out] = get_slot(r[source], name)
+        r[out] = r[source]._slot(name)
 
     return step
 
@@ -117,7 +118,7 @@ def _set_attribute(program: Program, node: Node, ins: list[int]) -> Step:
     (target, source), name = ins, node.attributes["name"]
 
     def step(r: Registers) -> None:
-        set_slot(r[target], name, r[source])
+        r[target]._set_slot(name, r[source])
 
     return step
 
@@ -199,7 +200,7 @@ def _loop(program: Program, node: Node, ins: list[int]) -> Step:
 
 def _print(program: Program, node: Node, ins: list[int]) -> Step:
     def step(r: Registers) -> None:
-        print(*[str(r[i]) for i in ins])
+        print(*[shown(r[i]) for i in ins])
 
     return step
 

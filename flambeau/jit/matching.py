@@ -14,7 +14,7 @@ from . import types as T
 from .ir import Graph, Value
 from .schema import Argument, Schema
 from .source import Range, error
-from .type_joins import unify, without_none
+from .type_joins import unify, unify_all, without_none
 
 
 class Named(NamedTuple):
@@ -135,32 +135,13 @@ def bind_variables(formal: T.Type, actual: T.Type, known: dict[str, T.Type]) -> 
         if actual is not T.NONE:
             return bind_variables(formal.element, actual, known)
         return None
-    if isinstance(formal, T.ListType):
-        if isinstance(actual, T.ListType):
-            return bind_variables(formal.element, actual.element, known)
-        if isinstance(actual, T.TupleType):
-            if not actual.elements:
-                return "Cannot match empty tuple"
-            joined = actual.elements[0]
-            for e in actual.elements[1:]:
-                step = unify(joined, e)
-                if step is None:
-                    return f"Cannot match {formal} to {actual}"
-                joined = step
-            return bind_variables(formal.element, joined, known)
-        return f"Cannot match {formal.repr_str()} to {actual.repr_str()}"
-    pairs: Sequence[tuple[T.Type, T.Type]] = ()
-    if (
-        isinstance(formal, T.TupleType)
-        and isinstance(actual, T.TupleType)
-        and len(formal.elements) == len(actual.elements)
-    ):
-        pairs = list(zip(formal.elements, actual.elements))
-    elif isinstance(formal, T.DictType) and isinstance(actual, T.DictType):
-        pairs = [(formal.key, actual.key), (formal.value, actual.value)]
-    elif isinstance(formal, T.FutureType) and isinstance(actual, T.FutureType):
-        pairs = [(formal.element, actual.element)]
-    else:
+    if isinstance(formal, T.ListType) and isinstance(actual, T.TupleType):
+        if not actual.elements:
+            return "Cannot match empty tuple"
+        joined = unify_all(list(actual.elements))
+        return f"Cannot match {formal} to {actual}" if joined is None else bind_variables(formal.element, joined, known)
+    pairs = list(zip(formal.contained(), actual.contained()))
+    if type(formal) is not type(actual) or len(formal.contained()) != len(actual.contained()):
         return f"Cannot match {formal.repr_str()} to {actual.repr_str()}"
     for f, a in pairs:
         wrong = bind_variables(f, a, known) if has_variables(f) else None
@@ -255,7 +236,7 @@ def match_schema(
         return plan_argument(graph, place, argument, given, allow, known)
 
     def omitted(argument: Argument) -> Plan:
-        return _plan_default(graph, argument, filled(argument.type, known))
+        return functools.partial(insert_constant, graph, argument.default, filled(argument.type, known))
 
     args = _with_rest_joined(schema, args)
     also = FUNCTION_NAMES if "::" in schema.name else {}
@@ -304,38 +285,14 @@ def _plan_rest(graph: Graph, place: Range | None, argument: Argument, rest: Sequ
     return lambda: graph.list_of(element, [p() for p in plans], place)
 
 
-def _plan_default(graph: Graph, argument: Argument, kind: T.Type) -> Plan:
-    default = argument.default
-    if (
-        isinstance(argument.N, int)
-        and isinstance(without_none(kind), T.ListType)
-        and isinstance(default, (int, float))
-        and not isinstance(default, bool)
-    ):
-        default = [default] * argument.N
-    return lambda: insert_constant(graph, default, kind)
-
-
 def insert_constant(graph: Graph, value: Any, kind: T.Type, place: Range | None = None) -> Value:
     """Insert a constant for a Python value, converted to the type `kind` where that differs (an int to float)."""
-    if value is None:
-        return graph.constant(None, T.NONE, place)
     target = without_none(kind)
     if isinstance(value, list) and isinstance(target, T.ListType):
         return graph.constant(list(value), T.ListType(T.INT if target.element in T.INT_LIKE else target.element), place)
-    if isinstance(value, bool):
-        return graph.constant(value, T.BOOL, place)
-    if isinstance(value, int):
-        return (
-            graph.constant(float(value), T.FLOAT, place) if target is T.FLOAT else graph.constant(value, T.INT, place)
-        )
-    if isinstance(value, float):
-        return graph.constant(value, T.FLOAT, place)
-    if isinstance(value, complex):
-        return graph.constant(value, T.COMPLEX, place)
-    if isinstance(value, str):
-        return graph.constant(value, T.STRING, place)
-    return graph.constant(value, target, place)
+    if type(value) is int and target is T.FLOAT:
+        value = float(value)
+    return graph.constant(value, T.OF_PYTHON.get(type(value), target), place)
 
 
 def match_call(

@@ -21,25 +21,17 @@ class CastValue(Sugared):
 
     def __init__(self, type: T.Type, symbol: str):
         self.type, self.symbol = type, symbol
-        self.kind = f"{type} cast"
+        self.kind = f"__{type}__"
 
     def call(self, place: Range | None, m: Emitter, args: Sequence[Named], kwargs: Sequence[Named]) -> Sugared:
         if len(args) == 1 and not kwargs:
             value = args[0].value
             if T.is_subtype(value.type, self.type):
                 return SimpleValue(value)
-            method = {
-                T.BOOL: "__bool__",
-                T.INT: "__int__",
-                T.FLOAT: "__float__",
-                T.COMPLEX: "__complex__",
-                T.STRING: "__str__",
-            }[self.type]
-            if isinstance(value.type, T.ClassType) and value.type.find_method(method) is not None:
-                return MethodValue(value, [method]).call(place, m, [], [])
-        if not args and not kwargs and self.type is not T.STRING:
-            empty = {T.BOOL: False, T.INT: 0, T.FLOAT: 0.0, T.COMPLEX: 0j}[self.type]
-            return SimpleValue(m.constant(empty, self.type, place))
+            if self.type is T.BOOL and (isinstance(value.type, (T.ListType, T.DictType)) or value.type is T.STRING):
+                return SimpleValue(m.to_bool(place, value))
+            if isinstance(value.type, T.ClassType) and value.type.find_method(self.kind) is not None:
+                return MethodValue(value, [self.kind]).call(place, m, [], [])
         return SimpleValue(m.call_operator(place, self.symbol, args, kwargs))
 
 

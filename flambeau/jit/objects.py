@@ -34,6 +34,12 @@ class ScriptObject:
         self.__dict__["script_type"] = script_type
         self.__dict__["slots"] = {}
 
+    def _slot(self, name: str) -> Any:
+        return self.slots[name]
+
+    def _set_slot(self, name: str, value: Any) -> None:
+        self.slots[name] = value
+
     def call(self, name: str, *args: Any) -> Any:
         """Run a method inside a program."""
         method = self.script_type.find_method(name)
@@ -85,23 +91,8 @@ def _magic(name: str) -> Callable:
     return run
 
 
-for _name in ["__len__", "__getitem__", "__setitem__", "__contains__", "__add__", "__sub__", "__mul__", "__truediv__", "__lt__", "__le__", "__gt__", "__ge__", "__call__", "__neg__", "__bool__", "__int__", "__float__", "__pow__", "__mod__", "__and__", "__or__", "__xor__", "__floordiv__"]:  # fmt: skip
-    if _name != "__bool__":
-        setattr(ScriptObject, _name, _magic(_name))
-
-
-def get_slot(thing: Any, name: str) -> Any:
-    """Return an attribute of an object inside a program."""
-    if isinstance(thing, ScriptObject):
-        return thing.slots[name]
-    return thing._slot(name)
-
-
-def set_slot(thing: Any, name: str, value: Any) -> None:
-    if isinstance(thing, ScriptObject):
-        thing.slots[name] = value
-    else:
-        thing._set_slot(name, value)
+for _name in ["__len__", "__getitem__", "__setitem__", "__contains__", "__add__", "__sub__", "__mul__", "__truediv__", "__lt__", "__le__", "__gt__", "__ge__", "__call__", "__neg__", "__int__", "__float__", "__pow__", "__mod__", "__and__", "__or__", "__xor__", "__floordiv__"]:  # fmt: skip
+    setattr(ScriptObject, _name, _magic(_name))
 
 
 # -- the border between Python and programs -------------------------------------------------------------------------------

@@ -183,20 +183,9 @@ def _assert_async(condition: Any, message: str) -> None:
 
 
 def _native_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    embed_dim: int,
-    num_head: int,
-    qkv_weight: Tensor,
-    qkv_bias: Tensor,
-    proj_weight: Tensor,
-    proj_bias: Tensor,
-    mask: Any = None,
-    need_weights: bool = True,
-    average: bool = True,
-    mask_type: Any = None,
-) -> tuple:
+    query: Tensor, key: Tensor, value: Tensor, embed_dim: int, num_head: int, qkv_weight: Tensor, qkv_bias: Tensor, proj_weight: Tensor,
+    proj_bias: Tensor, mask: Any = None, need_weights: bool = True, average: bool = True, mask_type: Any = None,
+) -> tuple:  # fmt: skip
     """PyTorch's fast path: batch first; the mask is one of attention (0), of padded keys (1) or both in one (2)."""
     query, key, value = (t.transpose(0, 1) for t in (query, key, value))
     masks: dict[str, Any] = {"key_padding_mask": mask} if mask_type == 1 else {"attn_mask": mask}
@@ -226,33 +215,14 @@ def _encoder_layer(
         hidden = functional.linear(x, ffn1, ffn_bias1)
         return functional.linear(functional.gelu(hidden) if use_gelu else functional.relu(hidden), ffn2, ffn_bias2)
 
-    def first(x: Tensor) -> Tensor:
-        return functional.layer_norm(x, (embed_dim,), norm1, bias1, eps)
-
-    def second(x: Tensor) -> Tensor:
-        return functional.layer_norm(x, (embed_dim,), norm2, bias2, eps)
+    def normalised(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        return functional.layer_norm(x, (embed_dim,), weight, bias, eps)
 
     if norm_first:
-        src = src + attended(first(src))
-        return src + fed(second(src))
-    src = first(src + attended(src))
-    return second(src + fed(src))
-
-
-def _same_tensors(a: list, b: list) -> bool:
-    """Return whether two lists of one-element tensors are equal, element by element."""
-    return len(a) == len(b) and all(bool(x.eq(y).item()) for x, y in zip(a, b))
-
-
-def _count_tensors(items: list, item: Tensor) -> int:
-    return sum(bool(other.eq(item).item()) for other in items)
-
-
-def _index_tensor(items: list, item: Tensor) -> int:
-    for place, other in enumerate(items):
-        if bool(other.eq(item).item()):
-            return place
-    raise ValueError(f"'{item}' is not in list")
+        src = src + attended(normalised(src, norm1, bias1))
+        return src + fed(normalised(src, norm2, bias2))
+    src = normalised(src + attended(src), norm1, bias1)
+    return normalised(src + fed(src), norm2, bias2)
 
 
 TENSORS: dict[str, Callable] = {
@@ -279,8 +249,8 @@ TENSORS: dict[str, Callable] = {
     "aten::to.prim_Device": _to_given, "aten::to.prim_dtype": lambda x, dtype=None, *flags: _to_given(x, None, dtype, *flags),
     "aten::to.prim_other": lambda x, *_: x, "aten::_assert_async.msg": _assert_async, "aten::_native_multi_head_attention": _native_attention,
     "aten::_transformer_encoder_layer_fwd": _encoder_layer, "aten::wait": lambda future: future.wait(), "aten::sort.Tensor": NUMBERS["aten::sort"],
-    "aten::reverse.t": lambda items: items.reverse(), "aten::count.Tensor": _count_tensors, "aten::index.list_Tensor": _index_tensor,
-    "aten::eq.Tensor_list": _same_tensors, "aten::ne.Tensor_list": lambda a, b: not _same_tensors(a, b),
+    "aten::reverse.t": lambda items: items.reverse(), "aten::count.Tensor": NUMBERS["aten::count"], "aten::index.list_Tensor": NUMBERS["aten::index"],
+    "aten::eq.Tensor_list": NUMBERS["aten::eq"], "aten::ne.Tensor_list": NUMBERS["aten::ne"],
     "aten::_unsafe_view": lambda x, size: x.reshape(size), "aten::is_leaf": lambda x: x.is_leaf, "aten::data": lambda x: x.data,
     "aten::_shape_as_tensor": lambda x: torch.tensor(list(x.shape)), "aten::_tensor_to_list": lambda x: x.tolist(),
     "aten::_list_to_tensor": lambda x: torch.tensor(x), "aten::lift_fresh": lambda x: x, "aten::gelu_": lambda x, approximate="none": x.copy_(torch.nn.functional.gelu(x, approximate=approximate)),

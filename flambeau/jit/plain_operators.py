@@ -3,59 +3,142 @@
 from __future__ import annotations
 
 import cmath
+import ctypes
+import functools
 import math
 import operator
+import re
 import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ..core.tensor import Tensor
 from ..expr.functions import ELEMENTARY
+from ..ops.machinery.schema import number_text
 from .types import result_type
 
 # -- numbers ----------------------------------------------------------------------------------------------------------------
 
+_HALF = 2**63
 
-def _integer_power(a: Any, b: Any) -> Any:
-    return float(a) ** b if not isinstance(a, complex) and not isinstance(b, complex) else a**b
+
+def _wrapped(run: Callable) -> Callable:
+    """Make an operation on numbers wrap integers to 64 bits, as the machine does."""
+
+    def call(*args: Any) -> Any:
+        found = run(*args)
+        return found if type(found) is not int or -_HALF <= found < _HALF else (found + _HALF) % (2 * _HALF) - _HALF
+
+    return call
+
+
+def _as_in_c(run: Callable, other: Callable) -> Callable:
+    """Make a function of numbers return what C's does, which is `other`, where Python raises an error: an infinity or nan."""
+
+    def call(*args: Any) -> Any:
+        try:
+            return run(*args)
+        except (ArithmeticError, ValueError):
+            with np.errstate(all="ignore"):
+                return other(*(np.asarray(a) * 1.0 for a in args)).item()
+
+    return call
+
+
+def _power(a: Any, b: Any) -> Any:
+    if isinstance(a, complex) or isinstance(b, complex):
+        return a**b
+    if a == 0 and b < 0:
+        raise RuntimeError("0.0 cannot be raised to a negative power")
+    return _real_power(float(a), float(b))
+
+
+_real_power = _as_in_c(math.pow, np.power)
+_quotient = _as_in_c(operator.truediv, np.true_divide)
+_fmod = _as_in_c(math.fmod, np.fmod)
+_OTHERS: dict[str, Callable] = {
+    "atanh": np.arctanh, "gamma": lambda a: np.where(a < 0, np.nan, np.divide(np.inf, a)), "lgamma": lambda a: np.asarray(np.inf),
+    "ldexp": lambda a, b: np.copysign(np.inf, a),
+}  # fmt: skip
 
 
 def _math(name: str) -> Callable:
-    real, both = getattr(math, name, None), getattr(cmath, name, None)
+    other: Any = _OTHERS.get(name) or getattr(np, name, lambda *args: np.asarray(np.nan))
+    real, both = _as_in_c(getattr(math, name), other), getattr(cmath, name, None)
+    return lambda a, *more: both(a, *more) if both is not None and isinstance(a, complex) else real(a, *more)
 
-    def run(a: Any, *more: Any) -> Any:
-        if isinstance(a, complex) and both is not None:
-            return both(a, *more)
-        try:
-            assert real is not None
-            return real(a, *more)
-        except OverflowError:
-            return math.inf
-        except ValueError:  # outside the function's domain, C's answer is a number too
-            return -math.inf if name.startswith("log") and a == 0 else math.nan
 
-    return run
+_log = _math("log")
 
 
 def _logarithm(a: Any, b: Any = None) -> Any:
-    return _math("log")(a) if b is None else _math("log")(a) / _math("log")(b)
+    return _log(a) if b is None else _quotient(_log(a), _log(b))
+
+
+def _floor_quotient(a: Any, b: Any) -> Any:
+    if isinstance(a, float) or isinstance(b, float):
+        found = _quotient(a, b)
+        return found // 1.0 if math.isfinite(found) else found
+    if b == 0:
+        raise RuntimeError("division by 0")
+    return a // b
 
 
 def _remainder(a: Any, b: Any) -> Any:
-    if b == 0 and not isinstance(a, float) and not isinstance(b, float):
-        raise RuntimeError("ZeroDivisionError: integer division or modulo by zero")
+    if isinstance(a, float) or isinstance(b, float):
+        return _fmod(b + _fmod(a, b), b)
     return a % b
 
 
 def _divided_twice(a: Any, b: Any) -> tuple:
+    whole = not isinstance(a, float) and not isinstance(b, float)
     if b == 0:
-        whole = not isinstance(a, float) and not isinstance(b, float)
         raise RuntimeError(f"ZeroDivisionError: {'integer division or modulo by zero' if whole else 'float divmod()'}")
-    return divmod(a, b)
+    if whole:
+        return divmod(a, b)
+    rest = _fmod(a, b)
+    rest += b if rest and (b < 0) != (rest < 0) else 0.0
+    return (a - rest) / b, rest
 
 
-def _to_zero(a: int, b: int) -> int:
-    return int(a / b) if b else 0
+def _chosen(choose: Callable) -> Callable:
+    """Make `max` or `min` of two numbers float if one of them is, and the second if they have no order, as nan."""
+
+    def run(a: Any, *more: Any) -> Any:
+        if not more or isinstance(a, list):
+            return choose(a, *more)
+        found = choose(more[0], a)
+        return float(found) if isinstance(a, float) or isinstance(more[0], float) else +found
+
+    return run
+
+
+def _whole(a: Any) -> int:
+    """Convert a number or a text to an integer as C does: what has none is the least one."""
+    if isinstance(a, str):
+        a = _parsed(int, a, r"\s*[+-]?\d+", "invalid literal for int() with base 10")
+        if not -_HALF <= a < _HALF:
+            raise RuntimeError("stoll")
+    if isinstance(a, complex):
+        if a.imag:
+            raise RuntimeError("value cannot be converted to type int without overflow")
+        a = a.real
+    return int(a) if not isinstance(a, float) or -_HALF <= a < _HALF else -_HALF
+
+
+def _real(a: Any) -> float:
+    if isinstance(a, str):
+        return _parsed(float, a, r"[^_]*\S", "could not convert string to float")
+    return a.real if isinstance(a, complex) else float(a)
+
+
+def _parsed(kind: Callable, text: str, form: str, refusal: str) -> Any:
+    try:
+        return kind(text if re.fullmatch(form, text, re.ASCII | re.DOTALL) else "")
+    except ValueError:
+        raise RuntimeError(f"{refusal}: '{text}'") from None
 
 
 def _range_length(start: int, stop: int, step: int) -> int:
@@ -81,41 +164,43 @@ def _implicit(kind: type, word: str) -> Callable:
 
 
 def _item(container: Any, index: Any) -> Any:
-    if isinstance(container, (list, str)):
-        if not -len(container) <= index < len(container):
-            raise IndexError("string index out of range" if isinstance(container, str) else "list index out of range")
-    elif index not in container:
-        raise RuntimeError(f"KeyError: {index}")
-    return container[index]
+    if isinstance(container, str) and not -len(container) <= index < len(container):
+        place = (index + len(container) if index < 0 else index) % (2 * _HALF)
+        raise IndexError(f"basic_string::at: __n (which is {place}) >= this->size() (which is {len(container)})")
+    return container[_place(container, index)]
+
+
+def _place(container: Any, index: Any, problem: str = "list index out of range") -> Any:
+    """Return the index, or the key, if the container has it."""
+    if isinstance(container, dict) and index not in container:
+        raise RuntimeError(f"KeyError: {shown(index)}")
+    if isinstance(container, list) and not -len(container) <= index < len(container):
+        raise IndexError(problem)
+    return index
 
 
 def _set_item(container: Any, index: Any, value: Any) -> Any:
-    if isinstance(container, list) and not -len(container) <= index < len(container):
-        raise IndexError("list index out of range")
-    container[index] = value
+    container[_place(container, index) if isinstance(container, list) else index] = value
     return container
 
 
 def _delete(container: Any, index: Any) -> None:
-    if isinstance(container, list) and not -len(container) <= index < len(container):
-        raise IndexError("list index out of range")
-    if isinstance(container, dict) and index not in container:
-        raise RuntimeError(f"KeyError: {index}")
-    del container[index]
+    del container[_place(container, index, "list index out of range" if container else "pop index out of range")]
 
 
 def _slice(sequence: Any, start: Any = None, stop: Any = None, step: int = 1) -> Any:
     if step == 0:
-        raise RuntimeError("slice should have non-zero step")
+        raise RuntimeError(f"{'List ' if isinstance(sequence, list) else ''}slice should have non-zero step")
     if step == -(2**63):
         raise RuntimeError("slice step is out of bounds")
     return sequence[start:stop:step]
 
 
-def _sort(items: list, reverse: bool = False) -> None:
+def _sort(items: list, reverse: bool = False) -> list:
     for item in items:
         _check_sortable(items[0], item)
     items.sort(key=sort_key, reverse=reverse)
+    return items
 
 
 def _check_sortable(first: Any, item: Any) -> None:
@@ -124,8 +209,8 @@ def _check_sortable(first: Any, item: Any) -> None:
     if isinstance(first, tuple):
         for pair in zip(first, item):
             _check_sortable(*pair)
-    elif isinstance(first, (dict, list)):
-        raise RuntimeError(f"values of type {type(first).__name__} are not sortable")
+    elif first is None or isinstance(first, (dict, list, complex)):
+        raise RuntimeError("Only list of Tensors, ints, floats, bools, strs, a User Defined Class that defines the __lt__ compare method or Tuples of those can be sorted")  # fmt: skip
     elif hasattr(first, "slots"):
         order = first.script_type.find_method("__lt__")
         if order is None or str(result_type(order.schema)) != "bool" or len(order.schema.arguments) != 2:
@@ -150,14 +235,9 @@ class _Ordered:
         return bool(self.item.call("__lt__", other.item))
 
 
-def _extended(items: list, more: list) -> list:
-    items += more
-    return items
-
-
 def _equal(a: Any, b: Any) -> bool:
-    if isinstance(a, list) and a and isinstance(a[0], Tensor):
-        return len(a) == len(b) and all(bool(x.eq(y)) for x, y in zip(a, b))
+    if isinstance(a, list):  # in which nan is not nan, though it may be one object
+        return len(a) == len(b) and all(bool(_equal(x, y)) for x, y in zip(a, b))
     return a == b
 
 
@@ -167,102 +247,139 @@ def _is(a: Any, b: Any) -> bool:
 
 
 def _contains(container: Any, item: Any) -> bool:
-    return any(item is x or _equal(item, x) for x in container) if isinstance(container, list) else item in container
+    return any(bool(_equal(item, x)) for x in container) if isinstance(container, list) else item in container
 
 
 def _list_remove(items: list, item: Any) -> None:
-    for place, other in enumerate(items):
-        if bool(other.eq(item).all()) if isinstance(item, Tensor) and other.shape == item.shape else other is item or (not isinstance(item, Tensor) and other == item):  # fmt: skip
-            del items[place]
-            return
-    raise ValueError("list.remove(x): x not in list")
+    place = next((place for place, x in enumerate(items) if _equal(x, item)), None)
+    if place is None:
+        raise ValueError("list.remove(x): x not in list")
+    del items[place]
 
 
 def _pop(items: Any, *args: Any) -> Any:
     if isinstance(items, dict):
-        if len(args) == 1 and args[0] not in items:
-            raise RuntimeError(f"KeyError: {args[0]}")
-        return items.pop(*args)
+        return items.pop(args[0] if len(args) > 1 else _place(items, args[0]), *args[1:])
     if not items:
         raise IndexError("pop from empty list")
-    return items.pop(*args)
+    return items.pop(_place(items, *args or (-1,)))
+
+
+def _pop_first(items: dict) -> tuple:
+    if not items:
+        raise RuntimeError("popitem(): dictionary is empty")
+    key = next(iter(items))
+    return key, items.pop(key)
+
+
+def _span(text: Any, start: int, end: int) -> tuple[int, int]:
+    """Return the bounds of a part of a text; the end counts backwards from -1, the end of the text."""
+    return start, max(0, len(text) + end + 1) if end < 0 else end
 
 
 def _find(text: str, part: str, start: int = 0, end: int = -1) -> int:
-    return text.find(part, start, len(text) if end == -1 else end)
+    return text.find(part, *_span(text, start, end))
 
 
 def _rfind(text: str, part: str, start: int = 0, end: int = -1) -> int:
-    return text.rfind(part, start, len(text) if end == -1 else end)
+    return text.rfind(part, *_span(text, start, end))
 
 
-def _index(items: Any, item: Any, start: int = 0, end: int = -1) -> int:
+def _affix(test: Callable) -> Callable:
+    def run(text: str, part: str, start: int = 0, end: int = -1) -> bool:
+        start, end = _span(text, max(0, len(text) + start) if start < 0 else start, end)
+        if start > len(text):
+            raise RuntimeError(f"basic_string::substr: __pos (which is {start}) > this->size() (which is {len(text)})")
+        return test(text[start : end if end >= start else None], part)
+
+    return run
+
+
+def _count(items: Any, item: Any, *span: int) -> int:
+    return (
+        items.count(item, *_span(items, *span)) if isinstance(items, str) else sum(bool(_equal(x, item)) for x in items)
+    )
+
+
+def _index(items: Any, item: Any, *span: int, find: Callable = _find) -> int:
     if isinstance(items, str):
-        found = _find(items, item, start, end)
+        found = find(items, item, *span)
         if found < 0:
             raise ValueError("ValueError: substring not found")
         return found
     for place, x in enumerate(items):
         if _equal(x, item):
             return place
-    raise ValueError(f"'{item}' is not in list")
+    raise ValueError(f"'{item if isinstance(item, str) else format(float(item), 'g')}' is not in list")
 
 
-def _rindex(text: str, part: str, start: int = 0, end: int = -1) -> int:
-    found = _rfind(text, part, start, end)
-    if found < 0:
-        raise ValueError("ValueError: substring not found")
-    return found
+def shown(value: Any) -> str:
+    """Return a value as programs print it."""
+    if isinstance(value, float):
+        return number_text(value + 0.0)  # zero has no sign
+    if isinstance(value, complex):
+        return f"{shown(value.real)}{'+' if value.imag >= 0 else '-'}{shown(abs(value.imag))}j"
+    if isinstance(value, list):
+        return f"[{', '.join(map(shown, value))}]"
+    if type(value) is tuple:
+        return f"({', '.join(map(shown, value))}{',' * (len(value) == 1)})"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{shown(k)}: {shown(v)}' for k, v in value.items())}}}"
+    return str(value)
 
 
 def _format(text: str, *values: Any) -> str:
-    out, rest, number = "", text, 0
-    while "{}" in rest:
-        before, _, rest = rest.partition("{}")
-        if number >= len(values):
-            raise RuntimeError("Too few arguments for format string: " + text)
-        out += before + str(values[number])
-        number += 1
-    return out + rest
+    first, *parts = text.split("{}")
+    if len(parts) > len(values):
+        raise RuntimeError("Too few arguments for format string: " + text)
+    return first + "".join(shown(value) + part for value, part in zip(values, parts))
 
 
 def _percent(text: str, *values: Any) -> str:
-    """`text % values` with the directives of TorchScript: %s %d %i %x %X %e %f %g %c %%."""
-    out, place, used = [], 0, 0
-    while place < len(text):
-        if text[place] != "%":
-            out.append(text[place])
-            place += 1
-            continue
-        if place + 1 == len(text):
+    """`text % values` with the directives of TorchScript: %s %d %i %e %f %c %%."""
+    rest = list(values)
+
+    def one(found: re.Match) -> str:
+        if not found[1]:
             raise RuntimeError("Incomplete format specifier")
-        letter = text[place + 1]
-        place += 2
-        if letter == "%":
-            out.append("%")
-            continue
-        if used == len(values):
-            raise RuntimeError(f"Too few arguments for format string: {text}")
-        out.append(_percent_one(letter, values[used]))
-        used += 1
-    if used < len(values):
-        raise RuntimeError(f"Too many arguments for format string: {text}")
-    return "".join(out)
+        if found[1] == "%":
+            return "%"
+        if not rest:
+            raise RuntimeError("Too few arguments for format string")
+        return _percent_one(found[1], rest.pop(0))
+
+    made = re.sub("%(.?)", one, text, flags=re.DOTALL)
+    if rest:
+        raise RuntimeError("Too many arguments for format string")
+    return made
+
+
+_SPOKEN = {float: "Double", str: "String", type(None): "None", bool: "Bool", complex: "ComplexDouble"}
 
 
 def _percent_one(letter: str, value: Any) -> str:
-    word = "String" if isinstance(value, str) else type(value).__name__
-    if letter in "dixXeEfFgG":
-        if not isinstance(value, (int, float)):
+    word = _SPOKEN.get(type(value), type(value).__name__)
+    if letter in "dieEfF":
+        if type(value) not in (int, float):
             raise RuntimeError(f"%{letter} requires a number for formatting, but got {word}")
-        return f"%{letter}" % (int(value) if letter in "xX" else value)
+        if letter not in "di":
+            return f"%{letter}" % ctypes.c_float(value).value
+        return str(
+            value if type(value) is int else int(value) if -(2**31) <= value < 2**31 else -(2**31)
+        )  # an int of C
     if letter == "c":
         if not isinstance(value, int) and not (isinstance(value, str) and len(value) == 1):
             raise RuntimeError(f"%c requires an int or char for formatting, but got {word}")
         return value if isinstance(value, str) else chr(value)
     if letter == "s":
-        return str(value)
+        return shown(value)
     raise RuntimeError(f"The specifier %{letter} is not supported in TorchScript format strings")
+
+
+def _one_code(text: str) -> int:
+    if len(text) != 1:
+        raise RuntimeError(f"String for ord() must be 1 character, found {len(text)}")
+    return ord(text)
 
 
 def _warn(message: str, stacklevel: int = 2) -> None:
@@ -271,55 +388,54 @@ def _warn(message: str, stacklevel: int = 2) -> None:
 
 # What holds where no tensor takes part; there are operators on tensors under these names.
 NUMBERS: dict[str, Callable] = {
-    "aten::sub": operator.sub, "aten::mul": operator.mul, "aten::div": operator.truediv,
-    "aten::add": operator.add, "aten::add_.t": _extended, "aten::mul_.t": operator.imul,
-    "aten::floordiv": operator.floordiv, "aten::remainder": _remainder, "aten::mod": _remainder, "aten::neg": operator.neg,
-    "aten::pow": _integer_power, "aten::pow.int_to_int": operator.pow, "aten::fmod": math.fmod, "aten::mathremainder": math.remainder,
+    "aten::sub": _wrapped(operator.sub), "aten::mul": _wrapped(operator.mul), "aten::div": _quotient,
+    "aten::add": _wrapped(operator.add), "aten::add_.t": operator.iadd, "aten::mul_.t": operator.imul,
+    "aten::floordiv": _floor_quotient, "aten::remainder": _remainder, "aten::mod": _remainder, "aten::neg": _wrapped(operator.neg),
+    "aten::pow": _power, "aten::pow.int_to_int": _wrapped(operator.pow), "aten::fmod": _fmod, "aten::mathremainder": _math("remainder"),
     "aten::divmod": _divided_twice, "aten::eq": _equal, "aten::ne": lambda a, b: not _equal(a, b), "aten::lt": operator.lt,
     "aten::le": operator.le, "aten::gt": operator.gt, "aten::ge": operator.ge, "aten::__and__": operator.and_,
-    "aten::__or__": operator.or_, "aten::__xor__": operator.xor, "aten::__lshift__": operator.lshift,
-    "aten::__rshift__": operator.rshift, "aten::__not__": operator.not_,
-    "prim::id": id, "aten::__round_to_zero_floordiv": _to_zero, "aten::__range_length": _range_length,
+    "aten::__or__": operator.or_, "aten::__xor__": operator.xor, "aten::__lshift__": _wrapped(lambda a, b: a << (b & 63)),
+    "aten::__rshift__": lambda a, b: a >> (b & 63), "aten::__not__": operator.not_,
+    "prim::id": id, "aten::__round_to_zero_floordiv": lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1), "aten::__range_length": _range_length,
     "aten::__derive_index": lambda index, start, step: start + index * step,
-    "aten::log": _logarithm, "aten::round": lambda a: float(round(a)), "aten::floor": math.floor, "aten::ceil": math.ceil,
+    "aten::log": _logarithm, "aten::round": lambda a: math.copysign(round(a), a) if math.isfinite(a) else a, "aten::floor": lambda a: _whole(math.floor(a) if math.isfinite(a) else a), "aten::ceil": lambda a: _whole(math.ceil(a) if math.isfinite(a) else a),
     "aten::fabs": math.fabs, "aten::angle": cmath.phase, "aten::polar": cmath.rect, "aten::modf": math.modf, "aten::frexp": math.frexp,
-    "aten::ldexp": math.ldexp, "aten::copysign": math.copysign, "aten::factorial": math.factorial, "aten::gcd": math.gcd,
+    "aten::ldexp": _math("ldexp"), "aten::copysign": math.copysign, "aten::factorial": _wrapped(lambda n: math.factorial(min(n, 66))), "aten::gcd": _wrapped(math.gcd),
     "aten::isnan": cmath.isnan, "aten::isinf": cmath.isinf, "aten::isfinite": cmath.isfinite, "aten::degrees": math.degrees,
     "aten::radians": math.radians,
     **{f"aten::{name}": _math(name) for name in (*ELEMENTARY, "sqrt", "gamma", "atan2") if hasattr(math, name) and name != "log"},
-    "aten::count": lambda items, item, *span: items.count(item) if not span else items.count(item, span[0], len(items) if span[1] == -1 else span[1]),
-    "aten::remove": _list_remove, "aten::index": _index, "aten::sort": _sort, "aten::slice": _slice, "aten::sum": sum, "aten::any": any,
-    "aten::all": all, "prim::abs": abs,
+    "aten::count": _count,
+    "aten::remove": _list_remove, "aten::index": _index, "aten::sort": _sort, "aten::slice": _slice, "aten::sum": _wrapped(sum), "aten::sum.float": lambda items: sum(items, 0.0), "aten::any": any,
+    "aten::all": all, "prim::abs": _wrapped(abs),
 }  # fmt: skip
 PLAIN: dict[str, Callable] = {
     "aten::__is__": _is, "aten::__isnot__": lambda a, b: not _is(a, b),
-    "aten::Bool": bool, "aten::Int": int, "aten::Float": float, "aten::Complex": complex,
+    "aten::Bool": bool, "aten::Int": _whole, "aten::Float": _real, "aten::Complex": complex,
     "aten::FloatImplicit": _implicit(float, "Float"), "aten::IntImplicit": _implicit(int, "Float"),
     "aten::ComplexImplicit": _implicit(complex, "Complex"), "aten::ScalarImplicit": _implicit(object, "Scalar"),
-    "prim::max": max, "prim::min": min,
+    "prim::max": _chosen(max), "prim::min": _chosen(min),
     "aten::len": len, "aten::append": lambda items, item: (items.append(item), items)[1], "aten::extend": list.extend,
     "aten::insert": lambda items, place, item: items.insert(place, item), "aten::reverse": lambda items: items.reverse(),
     "aten::clear": lambda c: c.clear(), "aten::copy": lambda c: c.copy(),
-    "aten::pop": _pop, "aten::sorted": lambda items: sorted(items, key=sort_key),
+    "aten::pop": _pop, "aten::sorted": lambda items: _sort(items.copy()),
     "aten::__getitem__": _item, "aten::_set_item": _set_item, "aten::Delete": _delete,
     "aten::__contains__": _contains, "aten::list": list,
     "prim::rangelist": lambda n: list(range(n)), "aten::keys": list, "aten::values": lambda d: list(d.values()), "aten::items": lambda d: list(d.items()),
     "aten::get": lambda d, key, *default: d.get(key, *default), "aten::setdefault": lambda d, key, value: d.setdefault(key, value),
-    "aten::update": lambda d, more: d.update(more), "aten::popitem": lambda d: d.popitem(),
-    "aten::dict": lambda *items: dict(*items), "aten::hash": hash, "aten::str": str, "aten::format": _format,
-    "aten::percentFormat": _percent, "aten::find": _find, "aten::rfind": _rfind, "aten::rindex": _rindex,
+    "aten::update": lambda d, more: d.update(more), "aten::popitem": _pop_first,
+    "aten::dict": lambda *items: dict(*items), "aten::hash": hash, "aten::str": shown, "aten::format": _format,
+    "aten::percentFormat": _percent, "aten::find": _find, "aten::rfind": _rfind, "aten::rindex": functools.partial(_index, find=_rfind),
     "aten::split.str": lambda text, separator=None, count=-1: text.split(separator, count),
     "aten::rsplit": lambda text, separator=" ", count=-1: text.rsplit(separator, count),
     "aten::splitlines": lambda text, keep=False: text.splitlines(keep), "aten::join": lambda text, items: text.join(items),
-    "aten::ord": ord, "aten::chr": chr, "aten::bin": bin, "aten::oct": oct, "aten::hex": hex,
-    "aten::startswith": lambda s, part, start=0, end=-1: s.startswith(part, start, len(s) if end == -1 else end),
-    "aten::endswith": lambda s, part, start=0, end=-1: s.endswith(part, start, len(s) if end == -1 else end),
+    "aten::ord": _one_code, "aten::chr": chr, "aten::bin": bin, "aten::oct": oct, "aten::hex": hex,
+    "aten::startswith": _affix(str.startswith), "aten::endswith": _affix(str.endswith),
     "aten::partition": lambda s, part: s.partition(part), "aten::rpartition": lambda s, part: s.rpartition(part),
     "aten::replace": lambda s, old, new, count=-1: s.replace(old, new, count),
     "aten::strip": lambda s, chars=" \n\t\f\v": s.strip(chars), "aten::lstrip": lambda s, chars=" \n\t\f\v": s.lstrip(chars),
     "aten::rstrip": lambda s, chars=" \n\t\f\v": s.rstrip(chars), "aten::expandtabs": lambda s, n=8: s.expandtabs(n),
     "aten::center": lambda s, n, fill=" ": s.center(n, fill), "aten::ljust": lambda s, n, fill=" ": s.ljust(n, fill),
-    "aten::rjust": lambda s, n, fill=" ": s.rjust(n, fill), "aten::zfill": lambda s, n: s.zfill(n),
+    "aten::rjust": lambda s, n, fill=" ": s.rjust(n, fill), "aten::zfill": lambda s, n: s.rjust(n, "0"),
     **{f"aten::{name}": getattr(str, name) for name in ["lower", "upper", "capitalize", "title", "swapcase", "isalnum", "isalpha", "isdecimal", "isdigit", "isidentifier", "islower", "isnumeric", "isprintable", "isspace", "istitle", "isupper"]},
     "prim::StringIndex": _item, "aten::warn": _warn,
 }  # fmt: skip

@@ -246,7 +246,7 @@ def schema_of(m: Any, tree: ast.FunctionDef, self_type: T.Type | None, defaults:
         if extra is not None:
             raise error(m.at(extra), _VARIABLE, NotSupportedError)
     for default in tree.args.kw_defaults:
-        if default is not None and not m.resolver.is_library:
+        if default is not None and not m.resolver.is_library and not m.resolver.is_text:
             raise error(m.at(default), _VARIABLE, NotSupportedError)
     names = [*tree.args.posonlyargs, *tree.args.args]
     if self_type is not None and not names:
@@ -309,7 +309,7 @@ def _says_nothing(m: Any, node: ast.expr) -> bool:
 
 
 def _checked_default(m: Any, tree: ast.FunctionDef, name: str, default: Any, kind: T.Type, size: int | None) -> Any:
-    if _is_mutable(default) and not m.resolver.trusts_returns:  # an archive may hold any
+    if _is_mutable(default) and not m.resolver.trusts_returns and not m.resolver.is_text:  # an archive may hold any
         raise error(
             m.at(tree),
             f"Mutable default parameters are not supported because Python binds them to the function and they persist across function calls.\n As a workaround, make the default None and instantiate the default parameter within the body of the function. Found {type(default)} on parameter {name}",

@@ -97,9 +97,8 @@ class Statements:
 
     def _exception_message(self: Any, place: Range, thing: Sugared) -> tuple[Value, str]:
         if isinstance(thing, ExceptionClass):
-            return thing.message if thing.message is not None else self.constant("", STRING, place), thing.name
-        value = thing.as_value(place, self)
-        return self.call_operator(place, "aten::str", [Named(value, place)], []), ""
+            return (self.constant("", STRING, place), "") if thing.message is None else (thing.message, thing.name)
+        raise error(place, "exceptions must derive from BaseException")
 
     def raise_exception(self: Any, place: Range | None, message: Value, name: str) -> None:
         inputs = [message, self.constant(name, STRING, place) if name else self.none(place)]

@@ -75,6 +75,8 @@ class Subscripts:
                 if not known:
                     raise error(place, "Slices of modules and tuples need integer literals")
                 numbers.append(number)
+            if numbers[2:] == [0]:
+                raise error(place, "List slice should have non-zero step")
             return self.graph.tuple_of(self.graph.unpack(value, place)[slice(*numbers)], place)
         if not (isinstance(value.type, T.ListType) or value.type is T.STRING):
             raise error(place, f"Unsupported operation: attempted to use slicing on {value.type.repr_str()}")
@@ -97,7 +99,7 @@ class Subscripts:
                 )
             return self.graph.op("prim::TupleIndex", [value, index], kinds[0], place)
         if not -len(kinds) <= number < len(kinds):
-            raise error(place, "Tuple index out of range")
+            raise error(place, f"Tuple index out of range. Tuple is length {len(kinds)} and index is {number}")
         return self.tuple_item(place, value, number % len(kinds))
 
     def tuple_item(self: Any, place: Range | None, value: Value, index: int) -> Value:
@@ -211,13 +213,15 @@ class Subscripts:
             self.builtin(place, "aten::index_put_", [picked, self._index_list(place, tensors), filled, flag])
             return
         if isinstance(target.slice, ast.Slice):
-            raise error(place, "Subscripted assign with slices is only supported for tensors")
+            raise error(
+                place, "Sliced expression not yet supported for subscripted assignment. File a bug if you want this"
+            )
         if isinstance(kind, T.ClassType):
             index = self.expression(target.slice)
             MethodValue(owner, ["__setitem__"]).call(place, self, [Named(index, place), Named(value, place)], [])
             return
         if not isinstance(kind, (T.ListType, T.DictType)):
-            raise error(place, f"'{kind.repr_str()}' does not support subscripted assignment")
+            raise error(place, f"{kind.repr_str()} does not support subscripted assignment")
         index = self.expression(target.slice)
         element = kind.element if isinstance(kind, T.ListType) else kind.value
         self.builtin(place, "aten::_set_item", [owner, index, self.convert(place, element, value)])
