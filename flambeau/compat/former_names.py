@@ -12,7 +12,6 @@ import importlib.machinery
 import importlib.util
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -24,83 +23,13 @@ else:  # what `importlib.abc` itself imports in Python 3.11, tempfile and 15 mor
     Loader = MetaPathFinder = object
 
 
-def _same_names(further: str, home: str, names: str) -> dict[str, str]:
-    return {further + name: home + name for name in names.split()}
-
-
-def _in_one(package: str, parts: str) -> dict[str, str]:
-    """Map the parts that a package has in PyTorch to the package itself."""
-    return {f"{package}.{part}": package for part in parts.split()}
-
-
 # Modules and packages, with all that is in them, by the further name: both names give one module object.
-MOVED = {
-    **_same_names(
-        "",
-        "compat.private.",
-        "_C _VF __config__ __future__ _custom_op _dynamo _higher_order_ops _inductor"
-        " _functorch _guards _jit_internal _library _ops _prims_common _subclasses _tensor _tensor_str _utils",
-    ),
-    **_same_names(
-        "backends.", "compat.switches.", "cuda cudnn cusparselt mha mkldnn mps nnpack openmp opt_einsum quantized"
-    ),
-    "autograd.profiler": "profiler.session",
-    "autograd.profiler_util": "profiler.events",
-    "backends.kleidiai": "compat.switches.unused",
-    "backends.mkl": "compat.switches.unused",
-    "compat.private._dynamo.exc": "core.compile_options",
-    "compat.private._functorch.vmap": "func.mapping",
-    "compiler.config": "compat.private._dynamo.config",
-    "distributed._tensor": "distributed.tensor",
-    "distributed._tensor.api": "distributed.tensor",
-    "distributed._tensor.device_mesh": "distributed.device_mesh",
-    "distributed.tensor.device_mesh": "distributed.device_mesh",
-    "fx.experimental.proxy_tensor": "export.proxy_tensor",
-    "horovod.torch.mpi_ops": "horovod.torch.operations",
-    "nn.intrinsic": "ao.nn.intrinsic",
-    "nn.parallel.distributed": "distributed.data_parallel",
-    "nn.qat": "ao.nn.qat",
-    "nn.quantizable": "ao.nn.quantizable",
-    "nn.quantized": "ao.nn.quantized",
-    "profiler.ranks": "distributed.memory_of_ranks",
-    "quantization": "ao.quantization",
-    "serve.archive": "serve.archive_reader",
-    "utils.bottleneck": "profiler.bottleneck",
-    "utils.flop_counter": "profiler.flop_counter",
-    **_in_one("cpu.amp", "autocast_mode grad_scaler"),
-    **_in_one(
-        "serve.ts.metrics",
-        "caching_metric dimension metric metric_cache_errors metric_cache_yaml_impl metric_type_enum unit",
-    ),
-    **_in_one("serve.ts.torch_handler.request_envelope", "base body json kserve kservev2"),
-}
+MOVED = naming.table("moved_names")
 # Modules that only gather names of others: "home: name name, home: further=name".
-_ROWS = (Path(__file__).parents[1] / "data/gathered_names.txt").read_text().splitlines()
-GATHERED: dict[str, str] = {name: parts.strip() for name, _, parts in (row.partition(" =") for row in _ROWS)}
+GATHERED = naming.table("gathered_names")
 
 # Modules of PyTorch that are one here, with the classes that each defines, by the home of all: "module: class class, module: class".
-TOGETHER = {
-    "distributed.algorithms.model_averaging": "model_averaging.averagers: ModelAverager PeriodicModelAverager,"
-    " model_averaging.hierarchical_model_averager: HierarchicalModelAverager, model_averaging.utils:",
-    "distributions.counts": "bernoulli: Bernoulli, binomial: Binomial, categorical: Categorical, geometric: Geometric,"
-    " mixture_same_family: MixtureSameFamily, multinomial: Multinomial, negative_binomial: NegativeBinomial,"
-    " one_hot_categorical: OneHotCategorical OneHotCategoricalStraightThrough, poisson: Poisson",
-    "distributions.derived": "independent: Independent, transformed_distribution: TransformedDistribution",
-    "distributions.distribution": "exp_family: ExponentialFamily",
-    "distributions.intervals": "beta: Beta, continuous_bernoulli: ContinuousBernoulli, dirichlet: Dirichlet,"
-    " kumaraswamy: Kumaraswamy, uniform: Uniform",
-    "distributions.location_scale": "cauchy: Cauchy, gumbel: Gumbel, half_cauchy: HalfCauchy, half_normal: HalfNormal,"
-    " laplace: Laplace, log_normal: LogNormal, logistic_normal: LogisticNormal, normal: Normal, studentT: StudentT,"
-    " von_mises: VonMises",
-    "distributions.matrices": "lkj_cholesky: LKJCholesky, lowrank_multivariate_normal: LowRankMultivariateNormal,"
-    " multivariate_normal: MultivariateNormal, wishart: Wishart",
-    "distributions.positive": "chi2: Chi2, exponential: Exponential, fishersnedecor: FisherSnedecor, gamma: Gamma,"
-    " generalized_pareto: GeneralizedPareto, inverse_gamma: InverseGamma, pareto: Pareto, weibull: Weibull",
-    "distributions.relaxed": "relaxed_bernoulli: LogitRelaxedBernoulli RelaxedBernoulli, relaxed_categorical:"
-    " ExpRelaxedCategorical RelaxedOneHotCategorical",
-    "optim.adagrad": "adadelta: Adadelta, asgd: ASGD, rmsprop: RMSprop, rprop: Rprop",
-    "optim.adam": "adamax: Adamax, adamw: AdamW, nadam: NAdam, radam: RAdam",
-}
+TOGETHER = naming.table("joined_names")
 
 
 def _parts(home: str, entry: str) -> dict[str, list[str]]:

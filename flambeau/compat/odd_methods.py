@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from ..core import naming
 from ..core.backend import backend_of
 from ..core.tensor import Tensor
 
@@ -96,34 +97,13 @@ _METHODS: dict[str, Any] = {
     "mtia": _on_absent_device("mtia", AssertionError, "Torch not compiled with MTIA enabled."),
 }
 
-_DOCUMENTATION = {
-    "const_data_ptr": "The address of the first element.",
-    "data_ptr": "The address of the first element.",
-    "dense_dim": "The number of dense dimensions.",
-    "dim": "The number of dimensions.",
-    "element_size": "The bytes of one element.",
-    "is_distributed": "False: tensors live in one process.",
-    "is_pinned": "Whether the memory is locked for transfers to a GPU.",
-    "is_set_to": "Whether both tensors are the same view of the same storage.",
-    "is_shared": "Whether other processes can see the memory.",
-    "ndimension": "The number of dimensions.",
-    "nelement": "The number of elements.",
-    "numel": "The number of elements.",
-    "pin_memory": "A copy in memory locked for transfers to a GPU.",
-    "sparse_dim": "The number of sparse dimensions.",
-    "split": "Views of consecutive parts, of one size or of the sizes given.",
-    "storage": "The memory as a typed storage.",
-    "storage_offset": "Where in its storage the tensor begins, in elements.",
-    "untyped_storage": "The memory as bytes.",
-}
-
 
 def bind_odd_methods() -> None:
     """Add these methods to tensors, and a description to those that have none."""
     for name, method in _METHODS.items():
         if name not in Tensor.__dict__:
             setattr(Tensor, name, method)
-    for name, text in _DOCUMENTATION.items():
+    for name, text in naming.table("descriptions_of_methods").items():
         method = vars(Tensor).get(name)
         if method is not None and not method.__doc__:
             method.__doc__ = text

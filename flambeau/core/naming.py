@@ -93,7 +93,14 @@ def _uncollected() -> Iterator[None]:
 
 # Modules that others take something from when a program first asks for it: of a room above theirs, of their own where the one is
 # made of the other, or one that few programs need. Nothing else in the library is imported against the order of its rooms, or late.
-LATE = frozenset((Path(__file__).parents[1] / "data/late_modules.txt").read_text().split())
+_DATA = Path(__file__).parents[1] / "data"
+LATE = frozenset((_DATA / "late_modules.txt").read_text().split())
+
+
+def table(name: str) -> dict[str, str]:
+    """Return a table of names from a file: lines of the form `name = what it stands for`."""
+    rows = (_DATA / f"{name}.txt").read_text().splitlines()
+    return {key: value.strip() for key, _, value in (row.partition(" =") for row in rows)}
 
 
 class _Late:

@@ -268,7 +268,7 @@ def by_name(formula: Pointwise, operands: Sequence[Any]) -> Any:
         return NotImplemented
     forward, index, reads, params = formula.derivative_of
     derivative = declared().get(forward.op.aten_name)
-    if derivative is None or index or len(derivative.forms) > 1:
+    if derivative is None or index or len(derivative.forms) > 1 or len(derivative.gives[0]) > 1:
         return NotImplemented
     parameters = [name for name, _ in forward.parameters]
     given = [name for name, runs in zip(parameters, forward.runtime_flags(params)) if runs]

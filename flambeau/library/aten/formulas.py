@@ -159,9 +159,9 @@ class DerivativeSteps(Steps):
         if x.op == "sign":
             return self.aten.sgn(self.value(x.args[0]))
         if x.op == "neg" and x.args[0].op == "mul":  # written as `-grad * factor`
-            left, right = x.args[0].args
-            factor = self.value(right)
-            return self._both("mul", self._negative(self.value(left)), factor)
+            factor, left = map(self.value, reversed(x.args[0].args))
+            if self._is_tensor(factor) and self._is_tensor(left):
+                return self.aten.mul(self.aten.neg(left), factor)
         if x.op == "where" and x.args[2].op == "const" and self._is_tensor(self.value(x.args[1])):
             yes, zero = self.value(x.args[1]), self._scalar(x.args[2].args[0], self.value(x.args[1]))
             return super()._where(self.value(x.args[0]), yes, zero)
@@ -172,9 +172,6 @@ class DerivativeSteps(Steps):
             if self._is_tensor(left):
                 return getattr(self.aten, x.op).Scalar(left, number)
         return super().compute(x)
-
-    def _negative(self, value: Any) -> Any:
-        return self.aten.neg(value) if self._is_tensor(value) else -value
 
     def _where(self, condition: Any, *values: Any) -> Any:
         like = next((v for v in values if self._is_tensor(v)), None)

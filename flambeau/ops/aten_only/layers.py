@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
 
-from ...core.dtype import float32
+from ...core.dtype import float32, opmath
+from ...core.numeric_limits import finfo
 from ...core.tensor import Tensor
 from ..machinery.aten_form import aten_only, aten_parts
 from ..nn.conv import conv1d, conv2d, conv3d, convolution
 from ..nn.distance import cdist, cdist_backward, pdist
 from ..nn.dropout import dropout1d, dropout2d, dropout3d
+from ..nn.normalization import rms_norm
 from ..nn.resize import interpolate, resized
 from ..nn.softmax import log_softmax, softmax
-from ..pointwise.activation import exponential_unit, leaky
+from ..pointwise.activation import exponential_unit, leaky, logsigmoid
 from ..shape.padding import pad
 
 # -- activations and dropout ----------------------------------------------------------------------------------------------
@@ -36,6 +39,38 @@ def _feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
 @aten_only("feature_dropout_")
 def _feature_dropout_in_place(input: Tensor, p: float, train: bool) -> Tensor:
     return input.copy_(_feature_dropout(input, p, train))
+
+
+aten_parts("log_sigmoid")(lambda aten, self: aten.log_sigmoid_forward.default(self)[0])
+
+
+@aten_only("log_sigmoid_forward", backward="log_sigmoid_backward(grad, self, result1)")
+def _log_sigmoid(self: Tensor) -> tuple[Tensor, Tensor]:
+    return logsigmoid(self), self.detach().abs().neg().exp()
+
+
+@aten_only("_prelu_kernel_backward")
+def _prelu_backward(grad: Tensor, self: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the gradients of input and weight, both for each element."""
+    return grad.where(self > 0, weight * grad), (self * grad).masked_fill(self > 0, 0)
+
+
+@aten_only("_fused_rms_norm")
+def _rms_norm(input: Tensor, shape: list[int], weight: Any, eps: float | None) -> tuple[Tensor, Tensor]:
+    """Return the normalised input, and 1 / its root mean square."""
+    wide = input.to(opmath(input.dtype))
+    mean = (wide * wide).mean(list(range(-len(shape), 0)), keepdim=True)
+    return rms_norm(input, shape, weight, eps), (mean + (finfo(wide.dtype).eps if eps is None else eps)).rsqrt()
+
+
+@aten_only("_trilinear")
+def _trilinear(
+    i1: Tensor, i2: Tensor, i3: Tensor, expand1: list[int], expand2: list[int], expand3: list[int], sums: list[int], *unroll: int
+) -> Tensor:  # fmt: skip
+    """Return the product of three tensors with dimensions inserted, summed over some."""
+    inserted = ((i1, expand1), (i2, expand2), (i3, expand3))
+    product = math.prod(functools.reduce(Tensor.unsqueeze, dims, t) for t, dims in inserted)
+    return product.sum(sums) if sums else product
 
 
 # -- distances ------------------------------------------------------------------------------------------------------------

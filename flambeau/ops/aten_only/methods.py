@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable
 from typing import Any
 
 from ...core.tensor import Tensor
 from ..creation.construct import tensor
-from ..creation.ranges import meshgrid
+from ..creation.ranges import arange, meshgrid
 from ..index.unique import unique
 from ..linalg.einsum import einsum
 from ..linalg.matmul import tensordot
@@ -43,18 +44,32 @@ def _places(indices: list[Any]) -> tuple[Any, ...]:
     return tuple(slice(None) if i is None else i for i in indices)
 
 
-@aten_only("index.Tensor", "index.Tensor_hacked_twin")
+@aten_only("index.Tensor", "index.Tensor_hacked_twin", "_unsafe_index")
 def _index(self: Tensor, indices: list[Any]) -> Tensor:
     return self[_places(indices)]
 
 
-@aten_only("index_put")
+@aten_only("index_put", "_unsafe_index_put")
 def _index_put(self: Tensor, indices: list[Any], values: Tensor, accumulate: bool = False) -> Tensor:
     if all(i is not None for i in indices):
         return self.index_put(tuple(indices), values, accumulate)
-    result = self.clone()
-    result[_places(indices)] = values
-    return result
+    numbers = arange(self.numel(), device=self.device).reshape(self.shape)[_places(indices)]
+    return self.reshape(-1).index_put((numbers,), values, accumulate).reshape(self.shape)
+
+
+def _masked(self: Tensor, mask: Tensor, indices: list[Any]) -> list[Any]:
+    """Return the indices with those that are not meant, which may be anywhere, at the first place."""
+    return [None if i is None else i.where(mask, 0) for i in indices]
+
+
+@aten_only("_unsafe_masked_index")
+def _masked_index(self: Tensor, mask: Tensor, indices: list[Any], fill: Any) -> Tensor:
+    return _index(self, _masked(self, mask, indices)).masked_fill(~mask, fill)
+
+
+@aten_only("_unsafe_masked_index_put_accumulate")
+def _masked_index_put(self: Tensor, mask: Tensor, indices: list[Any], values: Tensor) -> Tensor:
+    return _index_put(self, _masked(self, mask, indices), values.masked_fill(~mask, 0), True)
 
 
 @aten_only("index_put_", "_index_put_impl_")
@@ -262,3 +277,13 @@ aten_only("_sparse_addmm")(lambda self, mat1, mat2, beta=1, alpha=1: sparse_addm
 @aten_only("_sparse_mm_reduce_impl")
 def _sparse_mm_reduce_impl(self: Tensor, other: Tensor, reduce: str) -> Any:
     raise NotImplementedError("aten::_sparse_mm_reduce_impl: use torch.sparse.mm(a, b, reduce)")
+
+
+# -- random numbers in a new tensor ---------------------------------------------------------------------------------------
+
+
+for _name in ("uniform", "exponential", "log_normal", "cauchy", "geometric", "normal_functional"):
+    _draw = functools.partial(
+        lambda name, self, *rest, **options: getattr(self.clone(), name)(*rest, **options), f"{_name.split('_f')[0]}_"
+    )
+    aten_only(_name)(_draw)

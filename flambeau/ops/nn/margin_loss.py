@@ -209,7 +209,10 @@ def _rows(name: str, input: Any) -> Any:
     return input if len(input.shape) == 2 else input.reshape(1, -1)
 
 
-@functional_loss("multi_margin_loss(input, target, p, margin, weight, reduction)")
+@functional_loss(
+    "multi_margin_loss(input, target, p, margin, weight, reduction)",
+    aten_backward="multi_margin_loss_backward(grad, self, target, p, margin, weight, reduction)",
+)
 def multi_margin_loss(
     input: Any,
     target: Any,

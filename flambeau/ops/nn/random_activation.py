@@ -6,12 +6,14 @@ import math
 from typing import Any
 
 from ...core.generator import Generator
+from ...core.graph import unrecorded
 from ...core.layout import contiguous_format
 from ...core.random_samplers import rrelu_noise
 from ...core.tensor import Tensor
 from ...expr import functions as f
 from ..creation.filled import empty_like
 from ..machinery.arguments import need_tensors
+from ..machinery.aten_form import aten_only
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import unsupported
 from ..machinery.formula import Pointwise
@@ -39,7 +41,7 @@ def random_slopes(input: Tensor, lower: float, upper: float, generator: Generato
 
 
 @random_slopes.on("cpu")
-def _(out: list[Tensor], input: Tensor, lower: float, upper: float, generator: Generator) -> None:
+def _draw_slopes(out: list[Tensor], input: Tensor, lower: float, upper: float, generator: Generator) -> None:
     values = input.contiguous()._array().reshape(-1)
     for t, made in zip(out, rrelu_noise(generator, values, input.dtype, lower, upper)):
         store(t, made)
@@ -81,6 +83,44 @@ def rrelu_(
     """`rrelu` in place."""
     check_writable(input)
     return assign(input, _rrelu("rrelu_", input, lower, upper, training, generator), "rrelu_")
+
+
+@aten_only("rrelu_with_noise")
+def _rrelu_with_noise(
+    self: Tensor,
+    noise: Tensor,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,
+    generator: Any = None,
+) -> Tensor:
+    """Compute rrelu, and write the slopes into `noise` while training."""
+    if not training:
+        return _sloped(self, float(lower), float(upper), False, generator)
+    slopes = empty_like(self.detach(), memory_format=contiguous_format)
+    given = self.detach(), float(lower), float(upper), as_generator(generator, "rrelu_with_noise")
+    _draw_slopes([empty_like(slopes), slopes], *given)
+    return self * unrecorded(noise.copy_, slopes)
+
+
+aten_only("rrelu_with_noise_")(lambda self, *rest: self.copy_(_rrelu_with_noise(self, *rest)))
+
+
+@aten_only("rrelu_with_noise_functional")
+def _rrelu_and_noise(self: Tensor, noise: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    drawn = noise.clone()
+    return _rrelu_with_noise(self, drawn, *rest), drawn
+
+
+@aten_only("rrelu_with_noise_backward")
+def _rrelu_backward(
+    grad: Tensor, self: Tensor, noise: Tensor, lower: float, upper: float, training: bool, self_is_result: bool
+) -> Tensor:
+    return (
+        _rrelu_grad(grad, self, lower, upper, noise)
+        if training
+        else _leaky_grad.call((grad, self, (lower + upper) / 2))
+    )
 
 
 @composite(name="rrelu", namespaces=("nn.functional",), method=False, kind="random")

@@ -183,6 +183,8 @@ def functional_threshold(input: Tensor, threshold: float, value: float, inplace:
     numbers=(),
     grad=lambda g, input, weight, out: (f.where(input > 0, g, weight * g), f.where(input > 0, 0, input * g)),
     quirks=Quirks(label="PreluKernelBackward0"),
+    aten="_prelu_kernel(input, weight)",
+    aten_backward="_prelu_kernel_backward(grad, self, weight) -> self, weight",
 )
 def _prelu(input, weight):
     return f.where(input > 0, input, weight * input)

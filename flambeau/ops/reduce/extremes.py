@@ -26,48 +26,35 @@ from ..machinery.reduction_faces import reduction
 # -- derivatives -------------------------------------------------------------------------------------------------------
 
 
-def _equal(x: Any, top: Any) -> Any:
-    return x == top
+def _sharing(nan: bool) -> Any:
+    """Return the rule that gives the gradient of an extreme value, in equal parts, to all elements that have it; `nan`: nan equals nan."""
+
+    def equal(x: Any, top: Any) -> Any:
+        return (x == top) | (f.isnan(x) & f.isnan(top)) if nan else x == top
+
+    def part(g: Any, x: Any, top: Any, count: Any) -> Any:
+        return g * f.where(equal(x, top), 1, 0) / count  # nan where no element is equal
+
+    equals = Reduction("count_equal", equal, "sum", rule=counting)
+    divide = Pointwise("divide_among", part, grad=lambda g, g0, *rest, out: (part(g, *rest), None, None, None))
+
+    def rule(g: Tensor, input: Tensor, out: Tensor, dims: tuple[int, ...], keepdim: bool) -> Tensor:
+        rank = len(input.shape)
+        x, top = input._bare_alias(), restored(out._bare_alias(), rank, dims, keepdim)
+        if modes.active and modes.deciding():  # in operators that have names
+            if nan:
+                same = x.isnan().logical_and(top.isnan()).logical_or_(x == top)
+                return g / same.sum() * same
+            shape = [1 if d in dims else n for d, n in enumerate(input.shape)]
+            same, wide = x == out.reshape(shape), g.reshape(shape)
+            return wide / same.sum(dims, True) * same
+        count = equals.over((x, top), dims if rank else None, True)
+        return divide.call((restored(g, rank, dims, keepdim), x, top, count))
+
+    return rule
 
 
-def _equal_or_nan(x: Any, top: Any) -> Any:
-    return (x == top) | (f.isnan(x) & f.isnan(top))
-
-
-def _sharing(equal: Any) -> tuple[Reduction, Pointwise]:
-    """Return the count of the elements that equal the extreme value, and the share of the gradient of each element."""
-
-    def divided(g: Any, x: Any, top: Any, count: Any) -> Any:
-        return g * f.where(equal(x, top), 1, 0) / count  # of no equal element, since nan equals nothing: nan
-
-    return Reduction("count_equal", equal, "sum", rule=counting), Pointwise(
-        "divide_among", divided, grad=lambda g, g0, *rest, out: (divided(g, *rest), None, None, None)
-    )
-
-
-_SHARING = {False: _sharing(_equal), True: _sharing(_equal_or_nan)}
-
-
-def share_among_equals(g: Tensor, input: Tensor, out: Tensor, dims: tuple[int, ...], keepdim: bool) -> Tensor:
-    """Return the gradient of an extreme value, in equal parts for all elements that have it."""
-    return _shared(g, input, out, dims, keepdim, False)
-
-
-def _share_with_nan(g: Tensor, input: Tensor, out: Tensor, dims: tuple[int, ...], keepdim: bool) -> Tensor:
-    """Return the same for the extreme value of all elements: nan equals nan."""
-    return _shared(g, input, out, dims, keepdim, True)
-
-
-def _shared(g: Tensor, input: Tensor, out: Tensor, dims: tuple[int, ...], keepdim: bool, nan: bool) -> Tensor:
-    rank = len(input.shape)
-    x, top = input._bare_alias(), restored(out._bare_alias(), rank, dims, keepdim)
-    if modes.active and modes.deciding():  # in operators that have names
-        shape = [1 if d in dims else n for d, n in enumerate(input.shape)]
-        same, wide = x == out.reshape(shape), g.reshape(shape)
-        return wide / same.sum(dims, True) * same
-    equals, divide = _SHARING[nan]
-    count = equals.over((x, top), dims if rank else None, True)
-    return divide.call((restored(g, rank, dims, keepdim), x, top, count))
+share_among_equals, _share_with_nan = _sharing(False), _sharing(True)
 
 
 def select_backward(g: tuple[Any, ...], index: Tensor, input_shape: Any, dim: int, keepdim: bool) -> Tensor | None:
