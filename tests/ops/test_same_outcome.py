@@ -37,6 +37,84 @@ def flat_like_image(L: Any, memory_format: str) -> Any:
     return L.zeros(120).resize_as_(image, memory_format=getattr(L, memory_format))
 
 
+def numbers(L, *shape, start=0.3):
+    """Numbers of both signs that any library makes alike."""
+    return L.tensor((np.arange(np.prod(shape)) * 37 % 19 / 8 - start).reshape(shape).tolist())
+
+
+def random_leak(L, name, training):
+    L.manual_seed(0)
+    noise, x = L.ones(3, 4), numbers(L, 3, 4, start=1.0).requires_grad_(name == "rrelu_with_noise")
+    result = getattr(L.ops.aten, name)(x, noise, 0.1, 0.3, training)
+    parts = result if isinstance(result, tuple) else (result,)
+    slopes = L.autograd.grad((parts[0] * parts[0]).sum(), x) if parts[0].requires_grad else ()
+    return *(p.detach() for p in parts), noise, *slopes
+
+
+def drawn_anew(L, name, *settings):
+    L.manual_seed(3)
+    x = L.zeros(20)
+    return getattr(L.ops.aten, name)(x, *settings), x
+
+
+_INDEX = ([0, 1, 0], [2, 0, 2])
+OPERATORS = {
+    "log_sigmoid_forward": lambda L, a: a.log_sigmoid_forward(numbers(L, 3, 4)),
+    "log_sigmoid_backward": lambda L, a: a.log_sigmoid_backward(
+        numbers(L, 3, 4), numbers(L, 3, 4, start=1), a.log_sigmoid_forward(numbers(L, 3, 4, start=1))[1]
+    ),
+    "_prelu_kernel": lambda L, a: a._prelu_kernel(numbers(L, 3, 4, start=1), numbers(L, 1, 4)),
+    "_prelu_kernel_backward": lambda L, a: a._prelu_kernel_backward(
+        numbers(L, 3, 4), numbers(L, 3, 4, start=1), numbers(L, 1, 4)
+    ),
+    "rrelu_with_noise_backward": lambda L, a: tuple(
+        a.rrelu_with_noise_backward(numbers(L, 3, 4), numbers(L, 3, 4, start=1), numbers(L, 3, 4), 0.1, 0.3, t, False)
+        for t in (True, False)
+    ),
+    "multi_margin_loss_backward": lambda L, a: tuple(
+        a.multi_margin_loss_backward(
+            numbers(L, 3) if kind == 0 else L.tensor(2.0), numbers(L, 3, 4), L.tensor([0, 2, 3]), p, 0.7, None, kind
+        )
+        for p in (1, 2)
+        for kind in (0, 1, 2)
+    ),
+    "_trilinear": lambda L, a: (
+        a._trilinear(numbers(L, 2, 3), numbers(L, 3, 4), numbers(L, 2, 4), [2], [0], [1], [1]),
+        a._trilinear(numbers(L, 2, 3), numbers(L, 3, 4), numbers(L, 2, 4), [2], [0], [1], [1, 2], 2),
+    ),
+    "_unsafe_index": lambda L, a: a._unsafe_index(
+        numbers(L, 2, 3, 4), [L.tensor(_INDEX[0]), None, L.tensor(_INDEX[1])]
+    ),
+    "_unsafe_index_put": lambda L, a: a._unsafe_index_put(
+        numbers(L, 2, 3, 4), [L.tensor(_INDEX[0]), None, L.tensor(_INDEX[1])], numbers(L, 3, 3), True
+    ),
+    "index_put after a whole dimension": lambda L, a: (
+        a.index_put(numbers(L, 2, 3, 4), [None, *map(L.tensor, _INDEX)], numbers(L, 2, 3), True),
+        a.index_put(numbers(L, 2, 3, 4), [None, L.tensor(_INDEX[0])], numbers(L, 3, 4), True),
+    ),
+    "_unsafe_masked_index": lambda L, a: a._unsafe_masked_index(
+        numbers(L, 3, 4), L.tensor([True, False, True]), list(map(L.tensor, _INDEX)), 5
+    ),
+    "_unsafe_masked_index_put_accumulate": lambda L, a: a._unsafe_masked_index_put_accumulate(
+        numbers(L, 3, 4), L.tensor([True, False, True]), list(map(L.tensor, _INDEX)), numbers(L, 3)
+    ),
+    "_fused_rms_norm": lambda L, a: (
+        *a._fused_rms_norm(numbers(L, 2, 3, 4), [3, 4], numbers(L, 3, 4), None),
+        *a._fused_rms_norm(numbers(L, 2, 3, 4), [4], None, 1e-3),
+    ),
+    "uniform": lambda L, a: drawn_anew(L, "uniform", 1.0, 2.0),
+    "geometric": lambda L, a: drawn_anew(L, "geometric", 0.3),
+    "normal_functional": lambda L, a: drawn_anew(L, "normal_functional", 1.0, 2.0),
+    **{
+        f"{name} {'in training' if training else 'in evaluation'}": functools.partial(
+            lambda L, a, name, training: random_leak(L, name, training), name=name, training=training
+        )
+        for name in ("rrelu_with_noise", "rrelu_with_noise_", "rrelu_with_noise_functional")
+        for training in (True, False)
+    },
+}
+
+
 def gradients_of_reduced_parts(L, how, values, included):
     """Gradients of scatter_reduce and index_reduce where values are equal, zero, infinite or nan."""
     index, found = L.tensor([0, 0, 1]), []
@@ -648,6 +726,10 @@ CASES |= {
         for dtype in ("float16", "bfloat16")
         for shape in ((), (1,), (1, 1), (4,))
         for mode in ("trunc", "floor")
+    },
+    **{
+        f"operator {name}": functools.partial(lambda L, run: run(L, L.ops.aten), run=run)
+        for name, run in OPERATORS.items()
     },
     "unfold of five dimensions": lambda L: L.nn.functional.unfold(L.ones(1, 1, 1, 3, 3), 2),
     "unfold of no channel": lambda L: L.nn.functional.unfold(L.ones(1, 0, 3, 3), 2),

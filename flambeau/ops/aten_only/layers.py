@@ -42,11 +42,9 @@ def _feature_dropout_in_place(input: Tensor, p: float, train: bool) -> Tensor:
 
 
 aten_parts("log_sigmoid")(lambda aten, self: aten.log_sigmoid_forward.default(self)[0])
-
-
-@aten_only("log_sigmoid_forward", backward="log_sigmoid_backward(grad, self, result1)")
-def _log_sigmoid(self: Tensor) -> tuple[Tensor, Tensor]:
-    return logsigmoid(self), self.detach().abs().neg().exp()
+aten_only("log_sigmoid_forward", backward="log_sigmoid_backward(grad, self, result1)")(
+    lambda self: (logsigmoid(self), self.detach().abs().neg().exp())
+)
 
 
 @aten_only("_prelu_kernel_backward")

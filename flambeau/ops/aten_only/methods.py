@@ -73,9 +73,7 @@ def _masked_index_put(self: Tensor, mask: Tensor, indices: list[Any], values: Te
 
 
 @aten_only("index_put_", "_index_put_impl_")
-def _index_put_in_place(
-    self: Tensor, indices: list[Any], values: Tensor, accumulate: bool = False, unsafe: bool = False
-) -> Tensor:
+def _put_in_place(self: Tensor, indices: list[Any], values: Tensor, accumulate: bool = False, *unsafe: Any) -> Tensor:
     if all(i is not None for i in indices):
         return self.index_put_(tuple(indices), values, accumulate)
     return self.copy_(_index_put(self, indices, values, accumulate))

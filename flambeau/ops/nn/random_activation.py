@@ -113,9 +113,7 @@ def _rrelu_and_noise(self: Tensor, noise: Tensor, *rest: Any) -> tuple[Tensor, T
 
 
 @aten_only("rrelu_with_noise_backward")
-def _rrelu_backward(
-    grad: Tensor, self: Tensor, noise: Tensor, lower: float, upper: float, training: bool, self_is_result: bool
-) -> Tensor:
+def _(grad: Tensor, self: Tensor, noise: Tensor, lower: float, upper: float, training: bool, is_result: bool) -> Tensor:
     return (
         _rrelu_grad(grad, self, lower, upper, noise)
         if training
