@@ -67,7 +67,7 @@ def _trilinear(
 ) -> Tensor:  # fmt: skip
     """Return the product of three tensors with dimensions inserted, summed over some."""
     inserted = ((i1, expand1), (i2, expand2), (i3, expand3))
-    product = math.prod(functools.reduce(Tensor.unsqueeze, dims, t) for t, dims in inserted)
+    product: Any = math.prod(functools.reduce(Tensor.unsqueeze, dims, t) for t, dims in inserted)
     return product.sum(sums) if sums else product
 
 
