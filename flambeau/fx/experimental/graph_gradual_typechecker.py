@@ -57,6 +57,13 @@ def expand_to_tensor_dim(t: Any, n: int) -> TensorType:
     return t
 
 
+def _taken(n: Node) -> Any:
+    """Return the type of a node's argument; an unknown one takes the rank that the node's own type tells."""
+    if n.args[0].type == Dyn and isinstance(n.type, TensorType):
+        n.args[0].type = expand_to_tensor_dim(Dyn, len(n.type.dims))
+    return n.args[0].type
+
+
 def broadcast_types(t1: Any, t2: Any) -> tuple[Any, Any]:
     """Return both types with the dimensions that broadcasting gives them."""
     if t1 == Dyn or t2 == Dyn:
@@ -119,7 +126,7 @@ def _transpose(n: Node) -> Any:
 
 @register_inference_rule(flambeau.flatten)
 def _flatten(n: Node) -> Any:
-    before = n.args[0].type
+    before = _taken(n)
     start = n.kwargs.get("start_dim", n.args[1] if len(n.args) > 1 else 0)
     end = n.kwargs.get("end_dim", n.args[2] if len(n.args) > 2 else -1)
     if before == Dyn:
@@ -171,7 +178,7 @@ def _conv2d(n: Node, module: Any) -> Any:
 
 @register_inference_rule(MaxPool2d)
 def _max_pool2d(n: Node, module: Any) -> Any:
-    given = n.args[0].type
+    given = _taken(n)
     if given == Dyn:
         return n.type
     if len(given.dims) not in (3, 4):
@@ -182,16 +189,18 @@ def _max_pool2d(n: Node, module: Any) -> Any:
 
 @register_inference_rule(AdaptiveAvgPool2d)
 def _adaptive_avg_pool2d(n: Node, module: Any) -> Any:
-    given = n.args[0].type
+    given = _taken(n)
     if given == Dyn:
         return n.type
+    if len(given.dims) not in (3, 4):
+        raise TypeError(f"Tensor ranks must be 3 or 4. Got {given}")
     sizes = [d if wanted is None else wanted for wanted, d in zip(_pair(module.output_size), given.dims[-2:])]
     return get_greatest_upper_bound(TensorType((*given.dims[:-2], *sizes)), n.type)
 
 
 @register_inference_rule(Linear)
 def _linear(n: Node, module: Any) -> Any:
-    given = n.args[0].type
+    given = _taken(n)
     if given == Dyn:
         return n.type
     if not is_consistent(given.dims[-1], module.in_features):
@@ -201,10 +210,7 @@ def _linear(n: Node, module: Any) -> Any:
 
 @register_inference_rule(ReLU)
 def _relu(n: Node, module: Any) -> Any:
-    given = n.args[0].type
-    if given == Dyn and isinstance(n.type, TensorType):
-        n.args[0].type = expand_to_tensor_dim(given, len(n.type.dims))
-    return get_greatest_upper_bound(given, n.type)
+    return get_greatest_upper_bound(_taken(n), n.type)
 
 
 class GraphTypeChecker:
@@ -240,6 +246,6 @@ class GraphTypeChecker:
         elif n.op == "call_method":
             rule = _INFERENCE_RULES.get(getattr(flambeau, str(n.target), None))
             if rule is None:
-                raise RuntimeError(f"No inference rule registered for target {n.target}!")
+                raise NotImplementedError(f"Method {n.target} not yet implemented")
             n.type = rule(n)
         return n.type

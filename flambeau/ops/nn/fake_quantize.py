@@ -36,8 +36,11 @@ _PART: dict[str, Any] = {
 
 
 def _level(input: Any, scale: Any, zero_point: Any, compute: dtype) -> Expr:
-    inverse = cast(1.0 / cast(scale, dt.float32), dt.float32)
-    return f.round_(input * cast(inverse, compute)) + zero_point
+    return f.round_(input * cast(_inverse(scale), compute)) + zero_point
+
+
+def _inverse(scale: Any) -> Expr:
+    return cast(1.0 / cast(scale, dt.float32), dt.float32)
 
 
 def _value(level: Any, scale: Any, zero_point: Any, quant_min: Any, quant_max: Any, precision: dtype) -> Expr:
@@ -72,8 +75,7 @@ def quantized_and_back(input, scale, zero_point, quant_min=0, quant_max=255, com
 def _channel_level(input: Any, scale: Any, zero_point: Any, whole: bool, compute: dtype) -> Expr:
     if whole:
         return _counted(_level(input, scale, zero_point, compute))
-    inverse = cast(1.0 / cast(scale, dt.float32), dt.float32)
-    return _counted(f.round_(zero_point + input * cast(inverse, compute)))
+    return _counted(f.round_(zero_point + input * cast(_inverse(scale), compute)))
 
 
 def _channel_gradient(g, input, scale, zero_point, quant_min, quant_max, whole, out, compute=None):
@@ -157,7 +159,9 @@ def fake_quantize_per_channel_affine(
 
 def _learned_gradient(g, input, scale, zero_point, quant_min, quant_max, grad_factor, rounds, out, compute=None):
     zero = _whole_zero(f.floor(zero_point + 0.5) if rounds else f.round_(zero_point), quant_min, quant_max)
-    level = _level(input, scale, zero, compute)
+    # Not as in forward: rounded once, after the zero point is added, so that an odd one turns ties.
+    exact = cast(input, dt.float64) * cast(_inverse(scale), dt.float64) + cast(zero, dt.float64)
+    level = _counted(f.round_(cast(exact, compute)))
     inside = (level >= quant_min) & (level <= quant_max)
     error = (_value(level, scale, zero, quant_min, quant_max, compute) - input) * (1.0 / scale)
     edge = f.where(level < quant_min, quant_min - zero, quant_max - zero)

@@ -267,9 +267,9 @@ def _dtype_config(entry: Any) -> DTypeConfig:
 
 
 _ENTRIES = {  # what each setting is called in a dictionary
-    "pattern": "pattern",
     "observation_type": "observation_type",
     "dtype_configs": "dtype_configs",
+    "pattern": "pattern",
     "root_module": "root_module",
     "qat_module": "qat_module",
     "reference_quantized_module_for_root": "reference_quantized_module",

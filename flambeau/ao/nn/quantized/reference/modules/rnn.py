@@ -63,16 +63,11 @@ _FLOAT = (nn.RNNCell, nn.LSTMCell, nn.GRUCell, nn.LSTM, nn.GRU)
 def _called(module: Any, rounded: dict[str, Tensor], float_class: Any, args: tuple, kwargs: dict) -> Any:
     """Call the float layer's forward with other weights."""
     own = {name: module._parameters[name] for name in rounded}
-    flat = getattr(module, "_flat_weights", None)
     try:
         module._parameters.update(rounded)
-        if flat is not None:
-            module._flat_weights = [getattr(module, name, None) for name in module._flat_weights_names]
         return float_class.forward(module, *args, **kwargs)
     finally:
         module._parameters.update(own)
-        if flat is not None:
-            module._flat_weights = flat
 
 
 class _Cell(_Recurrent):
