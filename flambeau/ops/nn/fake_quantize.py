@@ -188,7 +188,8 @@ def _learned(name: str) -> Any:
     def learned(input, scale, zero_point, quant_min=0, quant_max=255, grad_factor=1.0, rounds=False, compute=None):
         """The values of the levels nearest to input; scale and zero point have gradients."""
         zero = _whole_zero(f.round_(zero_point), quant_min, quant_max)
-        return _value(_level(input, scale, zero, compute), scale, zero, quant_min, quant_max, compute)
+        level = _level(input, scale, zero, compute)
+        return _value(level if rounds else _counted(level), scale, zero, quant_min, quant_max, compute)
 
     return learned
 
