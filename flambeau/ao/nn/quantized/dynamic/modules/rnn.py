@@ -23,10 +23,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _apply_permutation(tensor: Tensor, permutation: Tensor, dim: int = 1) -> Tensor:
-    return tensor.index_select(dim, permutation)
-
-
 def apply_permutation(tensor: Tensor, permutation: Tensor, dim: int = 1) -> Tensor:
     """Deprecated: use `tensor.index_select(dim, permutation)`."""
     warnings.warn(
@@ -34,7 +30,7 @@ def apply_permutation(tensor: Tensor, permutation: Tensor, dim: int = 1) -> Tens
         FutureWarning,
         stacklevel=2,
     )
-    return _apply_permutation(tensor, permutation, dim)
+    return tensor.index_select(dim, permutation)
 
 
 class RNNBase(nn.Module):
@@ -127,7 +123,7 @@ class RNNBase(nn.Module):
         self.check_hidden_size(hidden, self.get_expected_hidden_size(input, batch_sizes))
 
     def permute_hidden(self, hx: Tensor, permutation: Tensor | None) -> Tensor:
-        return hx if permutation is None else _apply_permutation(hx, permutation)
+        return hx if permutation is None else hx.index_select(1, permutation)
 
     def _zeros(self, input: Tensor, batch: int) -> Tensor:
         shape = (self.num_layers * (2 if self.bidirectional else 1), batch, self.hidden_size)
@@ -217,7 +213,7 @@ class LSTM(RNNBase):
     ) -> tuple[Tensor, Tensor]:
         if permutation is None:
             return hx
-        return _apply_permutation(hx[0], permutation), _apply_permutation(hx[1], permutation)
+        return hx[0].index_select(1, permutation), hx[1].index_select(1, permutation)
 
     def forward_impl(
         self,
