@@ -708,6 +708,9 @@ CASES |= {
             "a quotient by a large number": lambda L, x: (1e-30 / x).sum() + (x / 1e25).sum(),
             "a quotient by small numbers": lambda L, x: (1e-30 / (x * 1e-25)).sum(),
             "a truncated quotient": lambda L, x: L.div(3.0, x, rounding_mode="trunc").sum(),
+            "a smooth absolute error": lambda L, x: L.nn.functional.smooth_l1_loss(x, L.ones(3), reduction="sum"),
+            "a Huber loss": lambda L, x: L.nn.functional.huber_loss(x, L.ones(3), reduction="sum"),
+            "an absolute error": lambda L, x: L.nn.functional.l1_loss(x, L.ones(3), reduction="sum"),
             "a remainder": lambda L, x: L.remainder(3.0, x).sum(),
         }.items()
         for values in ((2.0, 1.0, 2.0), (math.nan, 1.0, 2.0), (-2.0, -math.inf, 0.5))

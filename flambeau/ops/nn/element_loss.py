@@ -136,7 +136,7 @@ def _smooth_l1(x: Any, t: Any, beta: Any) -> Any:
 
 def _smooth_l1_grad(g: Any, x: Any, t: Any, beta: Any, out: Any) -> tuple[Any, ...]:
     d = x - t
-    share = f.where(f.abs_(d) < beta, d / beta, f.sign(d)) * g
+    share = f.where(f.abs_(d) >= beta, f.sign(d), d / beta) * g  # nan stays nan
     return share, -share, None
 
 
