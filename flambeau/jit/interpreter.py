@@ -107,9 +107,8 @@ class Program:
 def _operator(node: Node) -> Callable:
     if node.schema_ is None:
         node.schema_ = _schema_of(node)
-    run = operators.find(node.schema_.key) if node.schema_ is not None else None
-    if run is None and node.schema_ is not None:
-        run = operators.implementation(node.schema_)
+    schema = node.schema_
+    run = None if schema is None else operators.find(schema.key) or operators.implementation(schema)
     if run is None:
         name = node.schema_.key if node.schema_ is not None else node.kind_
 
@@ -119,12 +118,8 @@ def _operator(node: Node) -> Callable:
         return missing
     if node.outputs_ and isinstance(node.outputs_[0].type, ListType) and len(node.outputs_) == 1:
         inner = run
-        return lambda *values: _as_list(inner(*values))
+        return lambda *values: list(found) if isinstance(found := inner(*values), tuple) else found
     return run
-
-
-def _as_list(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _schema_of(node: Node) -> Any:

@@ -116,12 +116,19 @@ def _calling(function: Callable, schema: Schema) -> Callable:
     return call
 
 
-@functools.cache
 def find(key: str) -> Callable | None:
-    """Return the function that runs for an operator, from `aten::add.Tensor`."""
+    """Return the function that runs for an operator, from `aten::add.Tensor`. Those of users are looked up each time: they may be registered
+    anew."""
+    return (_lasting if key.startswith(("aten::", "prim::")) else _found)(key)
+
+
+def _found(key: str) -> Callable | None:
     name = key.partition(".")[0]
     schema = next((s for s in schemas_of(name) if s.key == key), None)
     return None if schema is None else implementation(schema)
+
+
+_lasting = functools.cache(_found)
 
 
 def implementation(schema: Schema) -> Callable | None:

@@ -91,8 +91,8 @@ class TracedSizes(TensorRecorder, AtenMode):
         return super().__enter__()
 
     def __exit__(self, *exc: Any) -> None:
-        super().__exit__(*exc)
         set_active(self._active)
+        super().__exit__(*exc)
         for tensor in self.traced:
             tensor.shape = make_size([int(n) for n in tensor.shape])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import pytest
 
@@ -29,3 +30,19 @@ def test_traces(name: str) -> None:
     flambeau.jit.save(trace, file)
     file.seek(0)
     assert not (problem := made.differs(flambeau.jit.load(file))), problem
+
+
+def test_an_operator_registered_anew_is_the_new_one() -> None:
+    def result(schema: str, kernel: Any) -> float:
+        library = flambeau.library.Library("registered_anew", "DEF")
+        try:
+            library.define(schema)
+            library.impl("scaled", kernel, "CompositeExplicitAutograd")
+            text = "def f(x):\n    return torch.ops.registered_anew.scaled(x)\n"
+            return flambeau.jit.CompilationUnit(text).f(flambeau.ones(1)).item()
+        finally:
+            library._destroy()
+
+    assert result("scaled(Tensor x, int k=2) -> Tensor", lambda x, k=2: x * k) == 2
+    assert result("scaled(Tensor x, int k=2) -> Tensor", lambda x, k=2: x * k + 1) == 3
+    assert result("scaled(Tensor x, *, int m=5) -> Tensor", lambda x, *, m=5: x * m) == 5
