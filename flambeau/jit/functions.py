@@ -133,9 +133,8 @@ def parsed(function: Callable) -> tuple[ast.FunctionDef, Source]:
         raise OSError(
             f"Can't get source for {function}. TorchScript requires source access in order to carry out compilation, make sure original .py files are available."
         ) from problem
-    text = "".join(lines)
     indent = len(lines[0]) - len(lines[0].lstrip())
-    flat = dedented(text, indent)
+    flat = dedented("".join(lines), indent)
     tree = ast.parse(flat).body
     if len(tree) != 1 or not isinstance(tree[0], ast.FunctionDef):
         raise RuntimeError(f"Expected a single top-level function: {filename}:{first}")

@@ -117,8 +117,7 @@ def _calling(function: Callable, schema: Schema) -> Callable:
 
 
 def find(key: str) -> Callable | None:
-    """Return the function that runs for an operator, from `aten::add.Tensor`. Those of users are looked up each time: they may be registered
-    anew."""
+    """Return the function that runs for an operator, from `aten::add.Tensor`; users may register theirs anew."""
     return (_lasting if key.startswith(("aten::", "prim::")) else _found)(key)
 
 
