@@ -64,9 +64,9 @@ def create_type_hint(x: Any) -> Any:
         return make(Any)
     common = x[0]
     for kind in x:
-        if issubclass(common, kind):
+        if issubclass(kind, common):
             continue
-        common = kind if issubclass(kind, common) else Any
+        common = kind if issubclass(common, kind) else Any
         if common is Any:
             break
     return make(common)
@@ -75,7 +75,7 @@ def create_type_hint(x: Any) -> Any:
 def type_matches(signature_type: Any, argument_type: Any) -> bool:
     """Return whether a value of one type may be passed where the other is declared."""
     origin = typing.get_origin(signature_type)
-    if signature_type is argument_type or signature_type is Any:
+    if signature_type is argument_type:
         return True
     if origin in (typing.Union, types.UnionType):
         return any(type_matches(kind, argument_type) for kind in typing.get_args(signature_type))
@@ -92,7 +92,7 @@ def _containers_match(wanted: Any, given: Any) -> bool:
     wanted_item = (typing.get_args(wanted) or (None,))[0]
     if typing.get_origin(wanted) is list and wanted_item is int and given is int:
         return True  # one int stands for a list of them
-    if typing.get_origin(given) not in (list, tuple) or typing.get_origin(wanted) not in (list, tuple):
+    if typing.get_origin(given) not in (list, tuple) or typing.get_origin(wanted) is not list:
         return False
     return all(item is ... or type_matches(wanted_item, item) for item in typing.get_args(given))
 
@@ -112,9 +112,9 @@ def normalize_function(
         return None
     try:
         signature = inspect.signature(inspect.unwrap(target))
+        return _normalized(signature, args, kwargs or {}, normalize_to_only_use_kwargs)
     except (TypeError, ValueError):
         return None
-    return _normalized(signature, args, kwargs or {}, normalize_to_only_use_kwargs)
 
 
 def normalize_module(
@@ -143,10 +143,7 @@ def _normalized(
     fixed = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     if any(p.kind not in fixed for p in signature.parameters.values()):
         return None
-    try:
-        bound = signature.bind(*args, **kwargs)
-    except TypeError:
-        return None
+    bound = signature.bind(*args, **kwargs)
     bound.apply_defaults()
     positional = []
     named: dict[str, Any] = {}

@@ -8,6 +8,7 @@ import functools
 import traceback
 from collections.abc import Callable, Iterator
 from enum import Enum
+from types import SimpleNamespace
 from typing import Any
 
 from .graph import Graph
@@ -51,10 +52,10 @@ class NodeSource:
         self.from_node = copy.deepcopy(node.meta.get("from_node", [])) if node else []
 
     @property
-    def node_info(self) -> dict[str, Any] | None:
+    def node_info(self) -> SimpleNamespace | None:
         if not self.name:
             return None
-        return {"name": self.name, "target": self.target, "graph_id": str(self.graph_id)}
+        return SimpleNamespace(name=self.name, target=self.target, graph_id=self.graph_id)
 
     def _get_action_string(self) -> str:
         return "+".join(a.name.lower() for a in self.action)
@@ -148,9 +149,12 @@ def set_grad_fn_seq_nr(seq_nr: int) -> None:
 
 def reset_grad_fn_seq_nr() -> None:
     """Undo the last `set_grad_fn_seq_nr`."""
-    if _State.preserve and _State.meta.get("in_grad_fn", 0) > 0:
-        remaining = _State.meta["grad_fn_seq_nr"][:-1]
-        _State.meta = {**_State.meta, "grad_fn_seq_nr": remaining, "in_grad_fn": _State.meta["in_grad_fn"] - 1}
+    if _State.preserve:
+        meta = dict(_State.meta)
+        level, numbers = meta.pop("in_grad_fn", 0) - 1, meta.pop("grad_fn_seq_nr", [])[:-1]
+        if level < 0:
+            raise AssertionError("reset_grad_fn_seq_nr without set_grad_fn_seq_nr")
+        _State.meta = {**meta, "grad_fn_seq_nr": numbers, "in_grad_fn": level} if level else meta
 
 
 def format_stack() -> list[str]:
@@ -197,9 +201,6 @@ def get_current_replay_node() -> Node | None:
 
 
 def get_graph_provenance_json(graph: Graph) -> dict[str, Any]:
-    """Return, for each function call, the nodes it was made from, if they were recorded."""
-    return {
-        node.name: [source.to_dict() for source in node.meta["from_node"]]
-        for node in graph.nodes
-        if node.op == "call_function" and "from_node" in node.meta
-    }
+    """Return, for each function call, the nodes it was made from, as far as they were recorded."""
+    calls = [node for node in graph.nodes if node.op == "call_function"]
+    return {node.name: [source.to_dict() for source in node.meta.get("from_node", [])] for node in calls}
