@@ -59,6 +59,7 @@ class UntypedStorage:
     aliases: list[weakref.ref[Any]]
     fixed: bool
     origin: int | None
+    is_sparse = is_sparse_csr = is_hpu = False
 
     def __init__(self, nbytes: int = 0, device: Device = cpu):
         self.device = device
@@ -225,8 +226,7 @@ class UntypedStorage:
     def size(self) -> int:
         return self.size_bytes
 
-    def __len__(self) -> int:
-        return self.size_bytes
+    __len__ = size
 
     def element_size(self) -> int:
         return 1
@@ -236,6 +236,10 @@ class UntypedStorage:
 
     def cpu(self) -> UntypedStorage:
         return self if self.device is cpu else UntypedStorage(self.size_bytes).copy_(self)
+
+    def new(self) -> UntypedStorage:
+        """Return an empty storage on the same device."""
+        return UntypedStorage(0, self.device)
 
     def type(self) -> str:
         return "torch.storage.UntypedStorage"
@@ -401,24 +405,37 @@ class UntypedStorage:
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return self._part(*index.indices(self.size_bytes))
+            return self._part(*self._bounds(index))
+        if not isinstance(index, (int, np.integer)):
+            raise TypeError(f"can't index a torch.UntypedStorage with {type(index).__name__}")
         return int(self.numpy()[index])
 
-    def _part(self, start: int, stop: int, step: int) -> UntypedStorage:
-        """Return a storage over some of the bytes."""
+    def _bounds(self, index: slice) -> tuple[int, int]:
+        start, stop, step = index.indices(self.size_bytes)
         if step != 1:
             raise RuntimeError(f"Trying to slice with a step of {step}, but only a step of 1 is supported")
+        return start, max(start, stop)
+
+    def _part(self, start: int, stop: int) -> UntypedStorage:
+        """Return a storage over some of the bytes."""
         self.fix()
-        return UntypedStorage.borrow(self.ptr + start, max(0, stop - start), self.buffer())
+        return UntypedStorage.borrow(self.ptr + start, stop - start, self.buffer())
 
     def __setitem__(self, index: Any, value: int) -> None:
-        self.numpy()[index] = value
+        """Write an int, of which the lowest eight bits are kept, at one place from the beginning or at all of a slice."""
+        if not isinstance(value, int):
+            raise RuntimeError(f"can only set storage content with a int types, but got {type(value).__name__} instead")
+        if isinstance(index, slice):
+            self.numpy()[slice(*self._bounds(index))] = value & 255
+        elif not isinstance(index, int) or not 0 <= index < self.size_bytes:
+            raise RuntimeError(f"can't set byte {index!r} of a storage of {self.size_bytes} bytes")
+        else:
+            self.numpy()[index] = value & 255
 
     def __iter__(self) -> Any:
         return iter(self.tolist())
 
-    def __copy__(self) -> UntypedStorage:
-        return self.clone()
+    __copy__ = clone
 
     def __deepcopy__(self, memo: dict[Any, Any]) -> UntypedStorage:
         if id(self) not in memo:
@@ -443,7 +460,7 @@ class UntypedStorage:
         return hash((self.ptr, self.size_bytes))
 
     def __repr__(self) -> str:
-        body = "\n".join(f" {b}" for b in self.tolist()) if self.device is cpu else "..."
+        body = " " + "\n ".join(map(str, self.tolist())) if self.device is cpu else "..."
         return f"{body}\n[torch.storage.UntypedStorage(device={self.device}) of size {self.size_bytes}]"
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -29,6 +29,8 @@ class TypedStorage:
         _internal: bool = False,
     ):
         source = wrap_storage if wrap_storage is not None else storage
+        if wrap_storage is not None and dtype is None:
+            raise RuntimeError("TypedStorage(): argument 'dtype' is required with 'wrap_storage'")
         self.dtype = d or dtype or get_default_dtype()
         if isinstance(source, UntypedStorage):
             self._untyped = source
@@ -77,8 +79,7 @@ class TypedStorage:
         return self._untyped.numpy()[: n * self.dtype.itemsize].view(self.dtype.numpy)
 
     def tolist(self) -> list[Any]:
-        values = self._elements()
-        return readable(values, self.dtype).tolist()
+        return readable(self._elements(), self.dtype).tolist()
 
     def _position(self, index: Any) -> int:
         n = self.size()
@@ -91,9 +92,7 @@ class TypedStorage:
             raise RuntimeError("slices are only supported in UntypedStorage.__getitem__")
         if not isinstance(index, int):
             raise RuntimeError(f"can't index a {type(self).__name__} with {type(index).__name__}")
-        elements = self._elements()
-        part = elements[self._position(index)]
-        return readable(np.asarray([part]), self.dtype)[0].item()
+        return readable(self._elements()[[self._position(index)]], self.dtype)[0].item()
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if not isinstance(index, (int, slice)):
@@ -107,7 +106,8 @@ class TypedStorage:
         return self
 
     def copy_(self, source: TypedStorage, non_blocking: bool | None = None) -> TypedStorage:
-        self[:] = source.cpu().tolist()
+        """Copy the bytes of a storage of as many bytes, whatever its dtype."""
+        self._untyped.copy_(source._untyped)
         return self
 
     def clone(self) -> TypedStorage:
@@ -120,9 +120,8 @@ class TypedStorage:
     def resizable(self) -> bool:
         return self._untyped.resizable()
 
-    def resize_(self, size: int) -> TypedStorage:
+    def resize_(self, size: int) -> None:
         self._untyped.resize_(size * self.dtype.itemsize)
-        return self
 
     def share_memory_(self) -> TypedStorage:
         self._untyped.share_memory_()
@@ -138,18 +137,16 @@ class TypedStorage:
         return self.dtype.storage_name
 
     def type(self) -> str:
-        return f"torch.{self.pickle_storage_type()}"
+        name = self.dtype.storage_name
+        return "torch.storage.TypedStorage" if name is None else f"torch.{name}"
 
     def to(self, d: dtype) -> TypedStorage:
-        """Return a copy with elements of another dtype; itself if they have it."""
-        if d is self.dtype:
-            return self
+        """Return a copy with elements of a dtype."""
         fresh = TypedStorage(self.size(), d)
         fresh[:] = self.tolist()
         return fresh
 
-    def __copy__(self) -> TypedStorage:
-        return TypedStorage(self._untyped.clone(), self.dtype)
+    __copy__ = clone
 
     def __deepcopy__(self, memo: dict[Any, Any]) -> TypedStorage:
         if id(self) not in memo:
@@ -173,16 +170,8 @@ class TypedStorage:
     def __iter__(self) -> Any:
         return iter(self.tolist())
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, TypedStorage):
-            return NotImplemented
-        return self._untyped == other._untyped and self.dtype is other.dtype
-
-    def __hash__(self) -> int:
-        return hash(self._untyped)
-
     def __repr__(self) -> str:
-        lines = "\n".join(f" {value}" for value in self.tolist()) if self.device.type == "cpu" else "..."
+        lines = " " + "\n ".join(map(str, self.tolist())) if self.device.type == "cpu" else "..."
         return f"{lines}\n[torch.storage.TypedStorage(dtype={self.dtype}, device={self.device}) of size {self.size()}]"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -190,8 +179,8 @@ class TypedStorage:
 
 
 def _converter(d: dtype) -> Any:
-    def convert(self: TypedStorage) -> TypedStorage:
-        return self.to(d)
+    def convert(self: Any) -> TypedStorage:
+        return (self if isinstance(self, TypedStorage) else TypedStorage(self, dt.uint8)).to(d)
 
     convert.__doc__ = f"The elements as {d.name}."
     return convert
@@ -200,3 +189,4 @@ def _converter(d: dtype) -> Any:
 for _name, _dtype in dt.METHODS.items():
     _name = {"cfloat": "complex_float", "cdouble": "complex_double"}.get(_name, _name)
     setattr(TypedStorage, _name, _converter(_dtype))
+    setattr(UntypedStorage, _name, _converter(_dtype))

@@ -24,7 +24,7 @@ from typing import Any
 from ...core.overrides import FACE_CODES, discovers
 from ...core.quantized import QuantizedOperand
 from ...core.sharded import ShardedOperand
-from ...core.sparse import SparseOperand
+from ...core.sparse import SparseOperand, SparseTensor
 from ...core.tensor import Tensor
 from ...core.typenames import type_name
 from ..names.propagation import name_recourse
@@ -61,6 +61,13 @@ def recourse(face: Any, problem: Exception, args: tuple[Any, ...], kwargs: dict[
         return functools.partial(quantized_call, face.op, args, kwargs, problem.reason)
     if isinstance(problem, SparseOperand):
         return functools.partial(sparse_call, face.op, args, kwargs, problem.reason)
+    values = (*args, *kwargs.values())
+    if (
+        face.op.sparse is not None
+        and not isinstance(problem, TypeError)
+        and any(isinstance(v, SparseTensor) for v in values)
+    ):
+        return functools.partial(sparse_call, face.op, args, kwargs)  # a check of strided operands came first
     if "names" in kwargs or any(isinstance(value, str) for value in (*args[1:], *kwargs.values())):
         named = name_recourse(face, args, kwargs)
         if named is not None:

@@ -70,9 +70,6 @@ class Call:
         given = self.get(name, default)
         return None if given is None else int(given) % max(1, len(self.first.shape))
 
-    def names(self, argument: Any) -> Names:
-        return names_of(argument)
-
     @property
     def input(self) -> Names:
         """Return the names of the first tensor."""
@@ -134,7 +131,7 @@ class NamesMode(modes.Mode):
                 raise unsupported(f"aten::{call.name}") from None
         if rule is None or getattr(rule, "views_only", False) and op.in_place:
             raise unsupported(f"aten::{getattr(function, '__name__', op.name)}")
-        if rule is _no_names:
+        if rule is no_names:
             return function(*_values(args), **{k: _values(v) for k, v in kwargs.items()})
         if getattr(rule, "whole", False):
             return rule(function, *args, **kwargs)
@@ -203,7 +200,7 @@ def names_rule(*operators: Any, moves: bool = False, whole: bool = False) -> Cal
     return declare
 
 
-def _no_names(call: Call) -> Names:
+def no_names(call: Call) -> Names:
     return ()
 
 
@@ -238,7 +235,7 @@ def rule_of(op: Any) -> Callable[..., Any] | None:
     if op.names is not None:
         return op.names
     if op.tells and op.reads_values:
-        return _no_names
+        return no_names
     if op.kind == "random" and op.in_place:
         return same
     if op.plain is not None:

@@ -18,7 +18,7 @@ from ..random import fills, sampling
 from ..reduce import agreement, scan, statistics, sums
 from ..shape import dimensions, joining, parts, reshape, strided
 from .algebra import product, quoted, shown, unify, unify_all
-from .propagation import Call, broadcast, give_names, names_rule, reduced, same
+from .propagation import Call, broadcast, give_names, names_rule, no_names, reduced, same
 
 names_rule(
     convert.convert, convert.clone, convert.contiguous, convert.to, convert.detach, overwrite.fill_, overwrite.zero_,
@@ -285,9 +285,7 @@ def _equal(function: Any, input: Any, other: Any) -> bool:
     return function(*(plain(t) for t in (input, other)))
 
 
-@names_rule(lookup("where"), lookup("Tensor.where"))
-def _chosen(call: Call) -> Names:
-    return broadcast(call)
+names_rule(lookup("where"), lookup("Tensor.where"))(broadcast)
 
 
 # -- products ------------------------------------------------------------------------------------------------------------------
@@ -301,9 +299,7 @@ def _product(call: Call) -> Names:
     return product(names_of(a), names_of(b), call.op.name)
 
 
-@names_rule(products.dot)
-def _number(call: Call) -> Names:
-    return ()
+names_rule(products.dot)(no_names)
 
 
 @names_rule(addmm.addmm, addmm.addmv)

@@ -85,16 +85,14 @@ def _(out: Tensor, input: Tensor, p: float, generator: Generator) -> None:
 def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None, out: Any = None) -> Tensor:
     """Zeros and ones: one with the probability in `input`, or with probability `p` regardless of `input`."""
     source = as_generator(generator, "bernoulli")
-    if p is not None and not isinstance(p, (int, float)):
-        raise TypeError(f"bernoulli(): argument 'p' (position 2) must be float, not {type_name(p)}")
+    p = float(p) if isinstance(p, Tensor) and not p.shape else p
+    if p is not None and (out is not None or not isinstance(p, (int, float))):
+        raise TypeError(f"bernoulli(): argument 'p' (position 2) must be float, and without out=, not {type_name(p)}")
     if out is None:
         return _bernoulli_of(input, source) if p is None else _bernoulli_with(input, p, source)
     resize_out(out, input.shape)
     check_writable(out)
-    if p is None:
-        fill_bernoulli(out, input, source)
-    else:
-        fill(out, source, Bernoulli(p))
+    fill_bernoulli(out, input, source)
     out._bump("bernoulli")
     return out
 

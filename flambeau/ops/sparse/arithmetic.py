@@ -471,11 +471,8 @@ def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
         check_history_writable(self)
         if isinstance(self, SparseCsr):
             _check_copied(self, src)
-        if self.shape != src.shape:
-            raise RuntimeError(
-                f"copy_(): a sparse tensor of shape {list(src.shape)} cannot be copied into one of shape"
-                f" {list(self.shape)}"
-            )
+        elif self.shape != src.shape:
+            self.sparse_resize_(src.shape, src.sparse_dim(), src.dense_dim())  # raises if entries would be lost
         return become(self, clone(src).to(self.dtype), "copy_")
     raise RuntimeError(
         "copy_() between dense and sparse Tensors is not implemented! Found self type = "

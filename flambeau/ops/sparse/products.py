@@ -69,26 +69,15 @@ def times_dense(sparse: Any, other: Tensor) -> Tensor:
     return product.reshape(*batch, height, other.shape[-1])
 
 
-def _check_matrix(t: Any, name: str) -> None:
-    if len(t.shape) != 2 or t.dense_dim():
-        raise RuntimeError(f"{name}: 2-D matrices expected, got {len(t.shape)}-D sparse tensor")
-
-
 def _check_operands(a: Any, b: Any) -> None:
-    if isinstance(a, SparseCsr) or isinstance(b, SparseCsr):
-        for name, t in (("mat1", a), ("mat2", b)):
-            if len(t.shape) != 2:
-                raise RuntimeError(f"{name} must be a matrix, got {len(t.shape)}-D tensor")
-        if a.shape[1] != b.shape[0]:
-            sizes = f"{a.shape[0]}x{a.shape[1]} and {b.shape[0]}x{b.shape[1]}"
-            raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({sizes})")
-    sparse, other = (a, b) if isinstance(a, SparseTensor) else (b, a)
-    _check_matrix(sparse, "addmm")
-    if len(other.shape) != 2:
-        raise IndexError(f"Dimension out of range (expected to be in range of [-1, 0], but got 1)")  # noqa: F541
+    compressed = isinstance(a, SparseCsr) or isinstance(b, SparseCsr)
+    for name, t in (("mat1", a), ("mat2", b)):
+        if len(t.shape) != 2 or (isinstance(t, SparseTensor) and t.dense_dim()):
+            kind = RuntimeError if compressed or isinstance(t, SparseTensor) else IndexError
+            raise kind(f"{name} must be a matrix, got {len(t.shape)}-D tensor")
     if a.shape[1] != b.shape[0]:
-        which = "#3 (dense)" if isinstance(a, SparseTensor) else "#2 (dense)"
-        raise RuntimeError(f"addmm: Argument {which}: Expected dim 0 size {a.shape[1]}, got {b.shape[0]}")
+        sizes = f"{a.shape[0]}x{a.shape[1]} and {b.shape[0]}x{b.shape[1]}"
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({sizes})")
     if a.dtype is not b.dtype:
         raise RuntimeError(f"expected scalar type {a.dtype.scalar_type} but found {b.dtype.scalar_type}")
 
@@ -145,14 +134,17 @@ def mm(input: Any, mat2: Any) -> Tensor:
     quirks=Quirks(label="MvBackward0"),
 )
 def mv(input: Any, vec: Any) -> Tensor:
-    if isinstance(vec, SparseTensor) or not isinstance(input, SparseTensor):
-        raise NotImplementedError("mv() takes a sparse matrix and a dense vector")
-    _check_matrix(input, "mv")
-    if len(vec.shape) != 1 or input.shape[1] != vec.shape[0]:
-        if isinstance(input, SparseCsr):
-            height, width = input.shape
-            raise RuntimeError(f"size mismatch, got input ({height}), mat ({height}x{width}), vec ({vec.shape[0]})")
-        raise RuntimeError("mv: expected self.size(-1) == vec.size(-1)")
+    if len(vec.shape) != 1 or len(input.shape) != 2:
+        raise RuntimeError(
+            f"mv: expected a matrix and a vector, got {len(input.shape)}-D and {len(vec.shape)}-D tensors"
+        )
+    if isinstance(vec, SparseTensor):
+        vec = vec.to_dense()
+    if not isinstance(input, SparseTensor):
+        return input.mv(vec)
+    if input.dense_dim() or input.shape[1] != vec.shape[0]:
+        height, width = input.shape
+        raise RuntimeError(f"size mismatch, got input ({height}), mat ({height}x{width}), vec ({vec.shape[0]})")
     return times_dense(input, vec.unsqueeze(1)).squeeze(1)
 
 
@@ -197,8 +189,8 @@ def linear_matrix(input: Any, weight: Any, bias: Any) -> Tensor:
     quirks=Quirks(label="BmmBackward0"),
 )
 def bmm(input: Any, mat2: Any) -> Tensor:
-    if isinstance(mat2, SparseTensor) or input.dense_dim():
-        raise RuntimeError("bmm_sparse: Tensor 'mat2' must be dense")
+    if isinstance(mat2, SparseTensor) or input.dense_dim() or not len(input.shape) == len(mat2.shape) == 3:
+        raise RuntimeError("bmm_sparse: Tensor 'self' must have 3 sparse dims, and 'mat2' must be dense with 3 dims")
     (b, _, k), (b2, k2, _) = input.shape, mat2.shape
     if b != b2 or k != k2:
         raise RuntimeError(
@@ -214,7 +206,9 @@ def triangular_solve(
     input: Any, A: Any, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> Any:
     """Solve with the triangle of a compressed matrix; no copy of it is returned."""
-    if not isinstance(A, SparseCsr) or isinstance(input, SparseTensor) or not A._by_rows:
+    if not isinstance(A, SparseCsr):
+        raise SparseRefusal(f"triangular_solve: unsupported layout {layout_word(A)}")
+    if isinstance(input, SparseTensor) or not A._by_rows:
         raise ValueError("triangular_solve: unsupported sparse layout.")
     found = triangular.triangular_solve(input, A.to_dense(), upper, transpose, unitriangular)
     solution = found[0] if A._nnz() else full_like(found[0], math.nan)
@@ -229,11 +223,11 @@ def _transposed(input: Any) -> Any:
 @composite(name="sspaddmm", out=True, aliases=("saddmm",))
 def sspaddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2) as a sparse matrix, for sparse input and mat1."""
-    for name, t in (("self", input), ("mat1", mat1)):
-        if not isinstance(t, SparseCoo):
-            raise RuntimeError(f"sspaddmm: expected '{name}' to be sparse, got layout {t.layout!r}")
-    if isinstance(mat2, SparseTensor):
-        raise RuntimeError(f"sspaddmm: expected 'mat2' to be dense, got layout {mat2.layout!r}")
+    if not isinstance(input, SparseCoo) or not isinstance(mat1, SparseCoo) or isinstance(mat2, SparseTensor):
+        layouts = [t.layout for t in (input, mat1, mat2)]
+        raise RuntimeError(
+            f"sspaddmm: expected a sparse 'self' and 'mat1', and a dense 'mat2', got the layouts {layouts}"
+        )
     return _scaled(input, beta) + _scaled(smm(mat1, mat2), alpha)
 
 
@@ -365,7 +359,7 @@ def _check_sampled(input: Any, mat1: Tensor, mat2: Tensor) -> None:
     need(input.shape[-1] == mat2.shape[-1], "self.shape[-1] must match mat2.shape[-1]")
 
 
-_REDUCTIONS = {"sum": "sum", "mean": "mean", "amax": "amax", "amin": "amin"}
+_REDUCTIONS = {"sum": "sum", "mean": "mean", "amax": "amax", "amin": "amin", "max": "amax", "min": "amin"}
 
 
 def reduced_mm(mat1: Any, mat2: Tensor, reduce: str) -> Tensor:
@@ -385,7 +379,7 @@ def reduced_mm(mat1: Any, mat2: Tensor, reduce: str) -> Tensor:
             return total.to(mat1.dtype)
         counts = out.new_zeros((mat1.shape[0],)).index_add(0, rows, out.new_ones((rows.shape[0],)))
         return (total / counts.clamp(min=1).unsqueeze(1)).to(mat1.dtype)
-    return out.index_reduce(0, rows, terms, reduce, include_self=False).to(mat1.dtype)
+    return out.index_reduce(0, rows, terms, _REDUCTIONS[reduce], include_self=False).to(mat1.dtype)
 
 
 @composite(name="spmm", method=False, aliases=("dsmm",))
@@ -404,7 +398,9 @@ def _hybrid(mat1: SparseCoo, mat2: Tensor) -> SparseCoo:
 def hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:
     """Product of a sparse and a dense matrix, as a sparse tensor of the rows that are not zero."""
     if not isinstance(mat1, SparseCoo):
-        raise RuntimeError("hspmm: Argument #1: a sparse matrix is expected")
+        raise SparseRefusal(f"hspmm: argument 1 has to be a sparse COO matrix, got layout {mat1.layout!r}")
+    if isinstance(mat2, SparseTensor) or len(mat2.shape) != 2:
+        raise RuntimeError(f"hspmm: argument 2 has to be a dense matrix, got shape {list(mat2.shape)}")
     _check_operands(mat1, mat2)
     return _hybrid(mat1, mat2)
 

@@ -112,6 +112,8 @@ def any_(input: Any, *args: Any, **kwargs: Any) -> Tensor:
 
 @sparse_form(python_protocol.item)
 def item(self: Any) -> Any:
+    if self.numel() != 1:
+        raise RuntimeError(f"a Tensor with {self.numel()} elements cannot be converted to Scalar")
     return self._values_part.sum(dtype=self.dtype).item()
 
 

@@ -262,7 +262,7 @@ def cat(tensors: Any, dim: int = 0) -> Tensor:
         if not isinstance(t, SparseCoo):
             if isinstance(tensors[0], SparseCoo):
                 raise RuntimeError(f"Concatenating sparse tensors, but a dense tensor was found at position {i}.")
-            raise NotImplementedError("cat() of strided and sparse tensors is not implemented")
+            raise SparseRefusal("cat() of strided and sparse tensors is not implemented")
     first = tensors[0]
     d, sparse = wrap_dim(dim, len(first.shape)), first._index_part.shape[0]
     for t in tensors:
@@ -299,7 +299,7 @@ def cat(tensors: Any, dim: int = 0) -> Tensor:
 @sparse_form(joining.stack)
 def stack(tensors: Any, dim: int = 0) -> Tensor:
     d = wrap_dim(dim, len(tensors[0].shape) + 1)
-    return cat([unsqueeze(t, d) for t in tensors], d)
+    return cat([unsqueeze(t, d) if isinstance(t, SparseCoo) else t for t in tensors], d)
 
 
 @sparse_form(
