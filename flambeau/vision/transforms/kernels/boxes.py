@@ -90,14 +90,17 @@ def _from_corner_angle(boxes: Tensor, new: Format) -> Tensor:
 # -- corners ----------------------------------------------------------------------------------------------------------
 
 
+def as_floats(boxes: Tensor) -> Tensor:
+    return boxes if boxes.is_floating_point() else boxes.float()
+
+
 def corners(boxes: Tensor, format: Format) -> Tensor:
     """Return the corners of boxes, floats of shape (N, 4, 2)."""
     flat = boxes.reshape(-1, boxes.shape[-1])
     if is_rotated_bounding_format(format):
         return convert(flat, format, Format.XYXYXYXY).view(-1, 4, 2)
     xyxy = convert(flat, format, Format.XYXY)
-    floats = xyxy if xyxy.is_floating_point() else xyxy.float()
-    return floats[:, [0, 1, 2, 1, 2, 3, 0, 3]].view(-1, 4, 2)
+    return as_floats(xyxy)[:, [0, 1, 2, 1, 2, 3, 0, 3]].view(-1, 4, 2)
 
 
 def around(points: Tensor, format: Format, like: Tensor) -> Tensor:
@@ -134,11 +137,12 @@ def moved(
     move: Points,
     canvas: Sequence[int],
     clamping_mode: str | None,
-    whole_corners: bool = False,
+    whole_before: bool = False,
+    whole_after: bool = False,
 ) -> Tensor:
-    """Return boxes whose corners are moved, on a new canvas. Integer boxes are truncated at the end, or with `whole_corners` before their
-    format is restored."""
-    points = corners(boxes, format)
+    """Return boxes whose corners are moved, on a new canvas. Corners of integer boxes are integers where `whole_before` or `whole_after` the
+    move says so; the boxes are truncated at the end."""
+    points = corners(boxes if whole_before else as_floats(boxes), format)
     points = move(points.view(-1, 2)).view(-1, 4, 2)
     if is_rotated_bounding_format(format):
         points = as_rectangles(points)
@@ -148,7 +152,7 @@ def moved(
     xyxy = flambeau.cat([points.amin(1), points.amax(1)], -1)
     if clamping_mode is not None:
         xyxy = _clamp_xyxy(xyxy, canvas)
-    if whole_corners:
+    if whole_after:
         xyxy = xyxy.to(boxes.dtype)
     return _from_xyxy(xyxy, format).to(boxes.dtype).reshape(boxes.shape)
 
@@ -168,7 +172,7 @@ def clamp(boxes: Tensor, format: Format, canvas: Sequence[int], clamping_mode: s
         # A box that was inside keeps its own numbers, free of rounding.
         kept = (inside == points).flatten(1).all(-1).view(*boxes.shape[:-1], 1)
         return flambeau.where(kept, boxes, around(inside, format, boxes))
-    xyxy = _clamp_xyxy(convert(boxes, format, Format.XYXY), canvas)
+    xyxy = _clamp_xyxy(convert(as_floats(boxes), format, Format.XYXY), canvas)
     return _from_xyxy(xyxy, format).to(boxes.dtype)
 
 
@@ -248,9 +252,8 @@ def affine_points(matrix: Sequence[float]) -> Points:
     """Return the map of points x' = a x + b y + c, y' = d x + e y + f."""
 
     def move(points: Tensor) -> Tensor:
-        theta = flambeau.tensor(list(matrix), dtype=points.dtype, device=points.device).view(2, 3)
-        ones = points.new_ones(len(points), 1)
-        return flambeau.cat([points, ones], -1) @ theta.T
+        across, down, shift = points.new_tensor(list(matrix)).view(2, 3).unbind(1)
+        return points[:, :1] * across + points[:, 1:] * down + shift
 
     return move
 

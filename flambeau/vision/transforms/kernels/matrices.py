@@ -47,17 +47,16 @@ def affine_matrix(
 
 def rotated_size(matrix: Sequence[float], width: int, height: int) -> tuple[int, int]:
     """Return (width, height) that hold the whole image after the map whose inverse about the centre is `matrix`."""
-    m = np.asarray(matrix, dtype=np.float32).reshape(2, 3)
-    half_w, half_h = 0.5 * width, 0.5 * height
-    corners = np.array(
-        [[-half_w, -half_h, 1.0], [-half_w, half_h, 1.0], [half_w, half_h, 1.0], [half_w, -half_h, 1.0]],
-        dtype=np.float32,
-    )
-    points = corners @ m.T + np.array([half_w, half_h], dtype=np.float32)
+    across, down, shift = np.asarray(matrix, dtype=np.float32).reshape(2, 3).T
+    half = np.array([0.5 * width, 0.5 * height], dtype=np.float32)
+    x, y = np.array([[-1, -1, 1, 1], [-1, 1, 1, -1]], dtype=np.float32)[..., None] * half[:, None, None]
+    points = (
+        x * across + y * down + shift + half
+    )  # no matrix product: a border on a pixel's edge depends on how it is rounded
     # Corners within a ten-thousandth of a pixel count as on it, so that right angles do not gain a row.
-    tolerance = np.float32(1e-4)
-    high = np.ceil(np.trunc(points.max(0) / tolerance) * tolerance)
-    low = np.floor(np.trunc(points.min(0) / tolerance) * tolerance)
+    finer, coarser = np.float32(1e4), np.float32(1e-4)
+    high = np.ceil(np.trunc(points.max(0) * finer) * coarser)
+    low = np.floor(np.trunc(points.min(0) * finer) * coarser)
     size = high - low
     return int(size[0]), int(size[1])
 

@@ -143,6 +143,8 @@ def pad_image(image: Tensor, padding: Any, fill: Any = None, padding_mode: str =
     """Pad an image on all sides."""
     left, right, top, bottom = parse_padding(padding)
     check_padding_mode(padding_mode)
+    if isinstance(fill, (tuple, list)) and len(fill) > 1 and padding_mode != "constant":
+        raise ValueError(f"Padding mode '{padding_mode}' is not supported if fill is not scalar")
     return geometry.pad(image, [left, top, right, bottom], fill, padding_mode)
 
 

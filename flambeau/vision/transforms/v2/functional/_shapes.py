@@ -28,8 +28,7 @@ Canvas = Sequence[int]
 
 
 def _move_points(points: Tensor, move: box_kernels.Points) -> Tensor:
-    floats = points if points.is_floating_point() else points.float()
-    return move(floats.reshape(-1, 2)).reshape(points.shape).to(points.dtype)
+    return move(box_kernels.as_floats(points).reshape(-1, 2)).reshape(points.shape).to(points.dtype)
 
 
 # -- flips ------------------------------------------------------------------------------------------------------------
@@ -254,12 +253,12 @@ def _rotation(
 ) -> tuple[box_kernels.Points, tuple[int, int]]:
     """Return the map of points of a rotation, and the new canvas size."""
     height, width = canvas_size
-    center = None if expand else center
     middle = [width * 0.5, height * 0.5] if center is None else [float(c) for c in center]
     matrix = matrices.affine_matrix(middle, -angle, [0.0, 0.0], 1.0, [0.0, 0.0], inverted=False)
     if not expand:
         return box_kernels.affine_points(matrix), (height, width)
-    inverse = matrices.affine_matrix([0.0, 0.0], -angle, [0.0, 0.0], 1.0, [0.0, 0.0])
+    pivot = matrices.from_middle(center, height, width)
+    inverse = matrices.affine_matrix(pivot, -angle, [0.0, 0.0], 1.0, [0.0, 0.0])
     new_w, new_h = matrices.rotated_size(inverse, width, height)
     corners = [(0.0, 0.0), (0.0, float(height)), (float(width), float(height)), (float(width), 0.0)]
     # The image's own corners decide where the new canvas begins.
@@ -301,7 +300,7 @@ def perspective_bounding_boxes(
     clamping_mode: str | None = "soft",
 ) -> Tensor:
     move = box_kernels.projected_points(W.perspective_numbers(startpoints, endpoints, coefficients))
-    return box_kernels.moved(bounding_boxes, format, move, canvas_size, clamping_mode)
+    return box_kernels.moved(bounding_boxes, format, move, canvas_size, clamping_mode, whole_before=True)
 
 
 @kernel(W.perspective, KeyPoints)
@@ -333,7 +332,7 @@ def elastic_bounding_boxes(
 ) -> Tensor:
     move = _elastic_move(displacement, canvas_size, up=True)
     if not is_rotated_bounding_format(format):
-        return box_kernels.moved(bounding_boxes, format, move, canvas_size, clamping_mode, whole_corners=True)
+        return box_kernels.moved(bounding_boxes, format, move, canvas_size, clamping_mode, True, True)
     # Only the centre of a rotated box moves.
     centered = box_kernels.convert(bounding_boxes, format, BoundingBoxFormat.CXCYWHR)
     centered[..., :2] = _move_points(centered[..., :2], move)

@@ -87,7 +87,7 @@ def rotate_image(
         return pil.rotate(image, angle, interpolation_mode(interpolation), expand, center, fill)
     angle = angle % 360
     height, width = image.shape[-2:]
-    middle = matrices.from_middle(None if expand else center, height, width)
+    middle = matrices.from_middle(center, height, width)
     matrix = matrices.affine_matrix(middle, -angle, [0.0, 0.0], 1.0, [0.0, 0.0])
     size = matrices.rotated_size(matrix, width, height) if expand else None
     return warp.affine(image, matrix, _sampling(interpolation, fill, image), fill, size)
