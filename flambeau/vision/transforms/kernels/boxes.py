@@ -233,12 +233,8 @@ def _all_outside(points: Tensor, canvas: Sequence[int]) -> Tensor:
 def valid(boxes: Tensor, format: Format, canvas: Sequence[int], min_size: float, min_area: float) -> Tensor:
     """Return a mask of the boxes (N, K) that are large enough and completely inside."""
     height, width = canvas
-    if is_rotated_bounding_format(format):
-        size = convert(boxes, format, Format.XYWHR)[:, 2:4]
-        points = corners(boxes, format)
-    else:
-        size = convert(boxes, format, Format.XYWH)[:, 2:]
-        points = corners(boxes, format)
+    size = convert(boxes, format, Format.XYWHR if is_rotated_bounding_format(format) else Format.XYWH)[:, 2:4]
+    points = corners(boxes, format)
     big = (size[:, 0] >= min_size) & (size[:, 1] >= min_size) & (size[:, 0] * size[:, 1] >= min_area)
     x, y = points[..., 0], points[..., 1]
     inside = (x >= 0) & (x <= width) & (y >= 0) & (y <= height)
