@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 import re
 from typing import Any
 
@@ -37,6 +39,8 @@ class FileCheck:
 
     def check_count(self, str: str, count: int, exactly: bool = False) -> FileCheck:
         """Require the text `count` times in a row; with `exactly`, not once more."""
+        if count < 0 or (count == 0 and not exactly):
+            raise (TypeError if count < 0 else RuntimeError)(f"check_count: count is {count}")
         return self._add("count", str, (count, exactly))
 
     def check_dag(self, text: str) -> FileCheck:
@@ -55,24 +59,24 @@ class FileCheck:
         if more:
             self._read(str(text))
             text = more[0]
+        if not self.checks:
+            raise RuntimeError("no checks have been added to this FileCheck")
         _Run(str(text)).all(self.checks)
 
     def _read(self, text: str) -> None:
         """Read the `# CHECK: ...` lines."""
-        words = {"": "check", "NOT": "not", "SAME": "same", "NEXT": "next", "DAG": "dag"}
-        for line in text.splitlines():
+        words = {None: "check", "SOURCE-HIGHLIGHTED": "highlighted"}
+        for line in filter(re.compile(r"#\s*CHECK").search, text.splitlines()):
             found = re.search(
-                r"#\s*CHECK(?:-(NOT|SAME|NEXT|DAG|COUNT-(\d+)(-EXACTLY)?|SOURCE-HIGHLIGHTED))?: ?(.*)", line
+                r"#\s*CHECK(?:-(NOT|SAME|NEXT|DAG|COUNT-(EXACTLY-)?(\d+)[^:]*|SOURCE-HIGHLIGHTED))?: (.*)", line
             )
             if found is None:
-                continue
-            kind, count, exactly, rest = found.groups()
+                raise RuntimeError(f"Could not parse check: {line}")
+            kind, exactly, count, rest = found.groups()
             if count is not None:
                 self.check_count(rest.strip(), int(count), exactly is not None)
-            elif kind == "SOURCE-HIGHLIGHTED":
-                self.check_source_highlighted(rest.strip())
             else:
-                self._add(words[kind or ""], rest.strip())
+                self._add(words.get(kind) or kind.lower(), rest.strip())
 
 
 class _Run:
@@ -81,25 +85,18 @@ class _Run:
 
     def all(self, checks: list[tuple[str, str, Any]]) -> None:
         absent: list[str] = []
-        index = 0
-        while index < len(checks):
-            kind, wanted, more = checks[index]
+        for kind, group in itertools.groupby(checks, operator.itemgetter(0)):
+            steps: list[tuple[Any, Any]] = [(text, more) for _, text, more in group]
             if kind == "not":
-                absent.append(wanted)
-                index += 1
+                absent += [text for text, _ in steps]
                 continue
-            before = self.place
-            if kind == "dag":
-                group = [wanted]
-                while index + 1 < len(checks) and checks[index + 1][0] == "dag":
-                    index += 1
-                    group.append(checks[index][1])
-                self._dag(group)
-            else:
+            if kind == "dag":  # one step, in any order
+                steps = [([text for text, _ in steps], None)]
+            for wanted, more in steps:
+                before = self.place
                 getattr(self, f"_{kind}")(wanted, more)
-            self._none(absent, before, self.start)
-            absent = []
-            index += 1
+                self._none(absent, before, self.start)
+                absent = []
         self._none(absent, self.place, len(self.text))
 
     def _none(self, absent: list[str], start: int, stop: int) -> None:
@@ -150,7 +147,7 @@ class _Run:
             raise RuntimeError(f"Expected to not find {wanted!r} but found it")
         self.start = self.place if first is None else first
 
-    def _dag(self, group: list[str]) -> None:
+    def _dag(self, group: list[str], more: Any) -> None:
         matches = [(self._find(wanted, self.place), len(wanted)) for wanted in group]
         self.start = min(start for start, _ in matches)
         self.place = max(start + length for start, length in matches)
@@ -164,7 +161,10 @@ class _Run:
             begin = self.text.rfind("\n", 0, found) + 1
             marks = self.text[end + 1 : self._line_end(end + 1)]
             column = found - begin
-            if marks[column : column + len(wanted)] == "~" * len(wanted) and marks[:column].strip("~ ") == "":
+            if (
+                marks[column : column + len(wanted) + 1].rstrip() == "~" * len(wanted)
+                and marks[:column].strip("~ ") == ""
+            ):
                 self._match(found, len(wanted))
                 return
             start = found + 1
