@@ -147,12 +147,12 @@ class MultiheadAttention(nn.MultiheadAttention):
         if key.size(0) != value.size(0) or key.size(1) != value.size(1):
             raise AssertionError(f"key and value size mismatch: {key.size()=}, {value.size()=}")
         head_dim = self.embed_dim // self.num_heads
-        if head_dim * self.num_heads != self.embed_dim:
-            raise AssertionError("embed_dim must be divisible by num_heads")
         q, k, v = self.linear_Q(query), self.linear_K(key), self.linear_V(value)
         q = self.q_scaling_product.mul_scalar(q, float(head_dim) ** -0.5)
         attn_mask = self._checked_mask(attn_mask, batch, query, key)
         key_padding_mask = _boolean(key_padding_mask, "key_padding_mask")
+        if key_padding_mask is not None and key_padding_mask.shape != (batch, key.size(0)):
+            raise AssertionError(f"key_padding_mask of shape {key_padding_mask.shape} is not ({batch}, {key.size(0)})")
         if (self.bias_k is None) != (self.bias_v is None):
             raise AssertionError("self.bias_k must be None when self.bias_v is None")
         more = 0
