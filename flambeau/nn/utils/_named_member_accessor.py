@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...core.tensor import Tensor
 from ..modules.module import Module
 
 _MISSING: Any = object()
@@ -11,8 +12,8 @@ _MISSING: Any = object()
 
 def swap_tensor(module: Module, name: str, tensor: Any, allow_missing: bool = False) -> Any:
     """Replace a parameter, buffer or plain attribute of a module by `tensor`; return the old value."""
-    if not isinstance(module, Module):
-        raise TypeError(f"{module} is not an instance of torch.nn.Module")
+    if not all(isinstance(value, kind) for value, kind in ((module, Module), (tensor, Tensor | None))):
+        raise TypeError(f"expected a module and a tensor, got {type(module).__name__} and {type(tensor).__name__}")
     if not isinstance(name, str) or "." in name or not name:
         raise KeyError(f"tensor name can't contain '.' or be empty, got {name!r}")
     for table in (module._parameters, module._buffers):

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.overrides import FACE_CODES, discovers
-from ...core.quantized import QuantizedOperand
+from ...core.quantized import QuantizedOperand, QuantizedTensor
 from ...core.sharded import ShardedOperand
 from ...core.sparse import SparseOperand, SparseTensor
 from ...core.tensor import Tensor
@@ -61,13 +61,11 @@ def recourse(face: Any, problem: Exception, args: tuple[Any, ...], kwargs: dict[
         return functools.partial(quantized_call, face.op, args, kwargs, problem.reason)
     if isinstance(problem, SparseOperand):
         return functools.partial(sparse_call, face.op, args, kwargs, problem.reason)
-    values = (*args, *kwargs.values())
-    if (
-        face.op.sparse is not None
-        and not isinstance(problem, TypeError)
-        and any(isinstance(v, SparseTensor) for v in values)
-    ):
+    values = () if isinstance(problem, TypeError) else (*args, *kwargs.values())
+    if face.op.sparse is not None and any(isinstance(v, SparseTensor) for v in values):
         return functools.partial(sparse_call, face.op, args, kwargs)  # a check of strided operands came first
+    if face.op.quantized is not None and any(isinstance(v, QuantizedTensor) for v in values):
+        return functools.partial(quantized_call, face.op, args, kwargs)
     if "names" in kwargs or any(isinstance(value, str) for value in (*args[1:], *kwargs.values())):
         named = name_recourse(face, args, kwargs)
         if named is not None:

@@ -46,7 +46,7 @@ def on_codes(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
     """Return the result of a function that only moves elements, by applying it to the codes."""
     given = next(x for x in tree_flatten((args, kwargs))[0] if isinstance(x, QuantizedTensor))
     if not given._quantizer.per_tensor:
-        raise QuantizedRefusal("Setting strides is possible only on uniformly quantized tensor")
+        raise RuntimeError("Setting strides is possible only on uniformly quantized tensor")
 
     def codes(x: Any) -> Any:
         return x._codes if isinstance(x, QuantizedTensor) else x

@@ -99,8 +99,10 @@ def copy_(self: Any, src: Any, non_blocking: bool = False) -> Tensor:
         self._codes.copy_(src._codes)
         self._quantizer = src._quantizer
         return self
-    if src.dtype is not dt.float32:
-        raise RuntimeError(f"Quantized copy only works with kFloat as source Tensor, got {src.dtype}")
+    if src.dtype is not dt.float32 or src.shape != self.shape:
+        raise RuntimeError(
+            f"Quantized copy only works with float32 tensors of the same shape, got {src.dtype} {list(src.shape)}"
+        )
     q = self._quantizer
     codes = codes_of(src, q.scale, q.zero_point, self.dtype) if q.per_tensor else channel_codes(src, q, self.dtype)
     self._codes.copy_(codes)
@@ -305,7 +307,7 @@ def masked_fill_(input: Any, mask: Tensor, value: Any) -> Tensor:
 @quantized_form(indexing.index_put)
 def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
     if accumulate:
-        raise NotImplementedError("index_put_ for quantized tensors is currently not supported for accumulate=True")
+        raise RuntimeError("index_put for quantized tensors is currently only supported for accumulate=False")
     q = one_scale(input, "index_put")
     codes = codes_of(_plain(values).to(dt.float32), q.scale, q.zero_point, input.dtype)
     return per_tensor(indexing.index_put(input._codes, indices, codes), q.scale, q.zero_point, input.dtype)

@@ -456,8 +456,8 @@ _of_two("ihfft2", ihfftn, "ihfftn over the last two dimensions.")
 def _frequencies(name: str, values: np.ndarray, n: int, d: float, out: Any, options: dict[str, Any]) -> Tensor:
     chosen = read_options(name, options)
     t = new(make_size(values.shape), chosen, get_default_dtype())
-    if t.dtype.category < 2:
-        raise RuntimeError(f"{name} requires a floating point or complex dtype")
+    if t.dtype.category < 2 or n < 0:
+        raise RuntimeError(f"{name} requires a floating point dtype and n >= 0")
     with np.errstate(all="ignore"):  # no samples, or no time between them
         frequencies = values * np.divide(1.0, n * d)
     t.copy_(copy_of_array(frequencies, dt.float64))
