@@ -6,6 +6,8 @@ import contextlib
 import hashlib
 import inspect
 import json
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,7 @@ from flambeau.vision.models.feature_extraction import create_feature_extractor, 
 from .compare import assert_same_numbers, gradients, numbers_of, weights
 from .oracle import torchvision
 
-ALL = models.list_models()
+ALL = models.list_models(exclude="quantized_*")  # tests of these stand with quantization
 
 # Published numbers of parameters (millions), from the papers and the public model tables.
 COUNTS = {
@@ -582,3 +584,9 @@ def test_relative_positions_count_rows_and_columns_from_the_far_corner():
     attention = models.maxvit.RelativePositionalMultiHeadAttention(8, 4, 4)
     expected = [[4, 3, 1, 0], [5, 4, 2, 1], [7, 6, 4, 3], [8, 7, 5, 4]]
     assert attention.relative_position_index.tolist() == expected
+
+
+def test_names_are_those_of_all_builders_whatever_was_imported() -> None:
+    code = "from flambeau.vision import models; print(len(models.list_models()), len(models.list_models(models.quantization)))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["121", "12"]

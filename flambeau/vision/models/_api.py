@@ -294,8 +294,8 @@ def list_models(
     >>> models.list_models(include="resnet1*")
     ['resnet101', 'resnet152', 'resnet18']
     """
-    package = None if module is None else module.__name__
-    names = {n for n, b in BUILDERS.items() if package is None or b.__module__.rsplit(".", 1)[0] == package}
+    naming.above("vision.models.quantization")
+    names = {n for n, b in BUILDERS.items() if module is None or b.__module__.rsplit(".", 1)[0] == module.__name__}
     if include:
         names = {n for pattern in _patterns(include) for n in fnmatch.filter(names, pattern)}
     if exclude:
