@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-OWN_VERSION = "0.1.0"  # the only place that says it: pyproject.toml reads this line
+OWN_VERSION = "0.2.0"  # the only place that says it: pyproject.toml reads this line
 TORCH_VERSION = "2.13.0"
 TORCHVISION_VERSION = "0.28.0"
 
