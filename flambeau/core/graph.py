@@ -47,8 +47,8 @@ class GradMode(threading.local):
         self._anomaly = value
 
 
-# One entry, whatever it is, for each thread with anomaly detection, each pair of saved-tensor hooks and each derivative of `func` that
-# runs: recording tests this one list and only then asks the slower per-thread switches.
+# One entry, whatever it is, for each thread with anomaly detection, each pair of saved-tensor hooks, each derivative of `func` that runs
+# and each block that caches parametrized tensors: recording tests this one list and only then asks the slower per-thread switches.
 unusual: list[None] = []
 
 grad_mode = GradMode()

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from .return_types import NamedResult
+from .settings import may_change
 
 Context = Any
 PyTree = Any
@@ -66,7 +67,7 @@ class NodeDef(NamedTuple):
     keys_fn: Callable[[Any], list[Any]]
 
 
-SUPPORTED_NODES: dict[Any, NodeDef] = {}
+SUPPORTED_NODES: dict[Any, NodeDef] = may_change({}, "SUPPORTED_NODES")
 _NAMED = NamedTuple  # the key under which named tuples of all classes are found
 
 

@@ -17,6 +17,7 @@ from . import naming
 from .absent import unreadable
 from .dtype import dtype
 from .overrides import disabled_torch_function
+from .settings import may_change
 from .sparse import SparseOperand
 from .tensor import Tensor
 
@@ -62,6 +63,7 @@ def scheme_by_name(name: str) -> qscheme:
     return SCHEMES[name]
 
 
+@may_change
 class Engine:
     """The settings of `torch.backends.quantized` (its names are PyTorch's)."""
 

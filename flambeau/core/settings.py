@@ -15,6 +15,17 @@ _PRECISIONS = ("highest", "high", "medium")
 attention_kernels = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
 
 
+# Names, and what code of this library finds by them and programs may change: dicts, and classes whose attributes are meant. `compile` guards
+# those that code which ran has named.
+changeable: list[tuple[str, Any]] = []
+
+
+def may_change(held: Any, name: str = "") -> Any:
+    """Return a dict or a class, declared as one that programs may change after `compile` has recorded what depends on it."""
+    changeable.append((name or held.__name__, held))
+    return held
+
+
 class MatmulSwitches:
     """Settings of the shortcuts that matrix products on a GPU may take. `state` changes with them, for caches of plans."""
 

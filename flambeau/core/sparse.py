@@ -15,12 +15,14 @@ from .dtype import dtype
 from .graph import INFERENCE, grad_mode, inference_threads
 from .layout import layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csr
 from .overrides import disabled_torch_function
+from .settings import may_change
 from .size import Size, make_size
 from .tensor import Tensor, empty
 
 _new_object = object.__new__
 
 
+@may_change
 class Invariants:
     """Switch of the checks of indices when a sparse tensor is made (torch.sparse.check_sparse_tensor_invariants)."""
 

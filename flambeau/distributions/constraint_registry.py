@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..core.settings import may_change
 from . import constraints, transforms
 from .transforms import Transform
 from .utils import Number
@@ -20,7 +21,7 @@ class ConstraintRegistry:
     """
 
     def __init__(self) -> None:
-        self._registry: dict[type, Callable[[Any], Transform]] = {}
+        self._registry: dict[type, Callable[[Any], Transform]] = may_change({}, "_registry")
 
     def register(self, constraint: Any, factory: Callable | None = None) -> Any:
         """Register `factory` for a constraint's class; without a factory, a decorator that does."""

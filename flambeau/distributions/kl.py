@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ..core.settings import may_change
 from ..core.tensor import Tensor
 from ..ops.creation.filled import full
 from ..ops.pointwise.activation import softplus
@@ -28,7 +29,7 @@ from .utils import _sum_rightmost, euler_constant
 __all__ = ["kl_divergence", "register_kl"]
 
 _Formula = Callable[[Any, Any], Tensor]
-_registered: dict[tuple[type, type], _Formula] = {}
+_registered: dict[tuple[type, type], _Formula] = may_change({}, "_found")
 _found: dict[tuple[type, type], _Formula | None] = {}
 
 

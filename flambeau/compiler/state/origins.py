@@ -86,10 +86,12 @@ def is_known_by_identity(cls: type) -> bool:
 
 @functools.lru_cache(4096)
 def is_library_class(cls: type) -> bool:
-    """Return whether a class is this library's own: its module has it under its name."""
+    """Return whether a class is this library's own: its module has it under its name. PyTorch's name of a module may be known to the package
+    only, until somebody imports it."""
     if cls.__module__.partition(".")[0] != _PACKAGE:
         return False
-    place: Any = sys.modules.get(cls.__module__)
+    package, _, last = cls.__module__.rpartition(".")
+    place: Any = sys.modules.get(cls.__module__) or getattr(sys.modules.get(package), "__dict__", {}).get(last)
     for name in cls.__qualname__.split("."):
         place = getattr(place, "__dict__", {}).get(name)
     return place is cls or "<locals>" in cls.__qualname__

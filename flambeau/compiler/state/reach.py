@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from ...autograd.api import grad
+from ...core import settings
 from ...core.device import device
 from ...core.dtype import dtype
 from ...core.generator import Generator
@@ -165,6 +166,10 @@ class Reach(Findings):
         for name, held in _PATCHED.items():
             used = self._used_of(held)
             self.items.append(DictItem(name, held, None if self.computed else self.names | used))
+        for name, held in settings.changeable:
+            if name in self.observer.library_names:
+                space = gc.get_referents(held.__dict__)[0] if isinstance(held, type) else held
+                self.items.append(DictItem(name, space))
         for asked, what, ask in (
             (self.observer.asks_abstract, "what abstract classes know", abc.get_cache_token),
             (self.observer.warned, "the filters of warnings", lambda: (*warnings.filters, warnings.showwarning)),
@@ -297,7 +302,7 @@ class Reach(Findings):
         for one in used if origins.is_shared_module(module) else watched:
             if (
                 not own
-                or isinstance(space[one], (types.FunctionType, types.ModuleType))
+                or isinstance(space[one], (types.FunctionType, types.ModuleType, type))
                 or origins.is_put_there(space[one])
             ):
                 self._named(f"{name}.{one}", space[one])
@@ -355,6 +360,7 @@ class Reach(Findings):
             self._object(what, o)
             return
         # Code only clears gradients: the rest of the optimizer's state does not matter.
+        self._class(what, type(o))
         self.items += [ClassItem(what, o), OwnDictItem(what, o), DictItem(what, o.__dict__, ("param_groups",))]
         self.items.append(ListItem(f"{what}.param_groups", o.param_groups))
         for i, group in enumerate(o.param_groups):

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ...autograd import no_grad
+from ...core.graph import unusual
 from ...core.tensor import Tensor
 from ..modules.container import ModuleDict, ModuleList
 from ..modules.module import Module
@@ -36,9 +37,11 @@ class _Cache:
 def cached() -> Iterator[None]:
     """Context manager: compute every parametrized tensor only once inside."""
     _Cache.depth += 1
+    unusual[:0] = (None,)  # compiled functions inside run eagerly: what is in the cache was computed outside
     try:
         yield
     finally:
+        del unusual[-1]
         _Cache.depth -= 1
         if not _Cache.depth:
             _Cache.values = {}

@@ -10,6 +10,7 @@ import string
 from collections import Counter
 from typing import Any
 
+from ...core.settings import may_change
 from ...core.tensor import Tensor
 from ..machinery.declare import composite
 from ..machinery.quirks import Quirks
@@ -20,6 +21,7 @@ _LETTERS = string.ascii_uppercase + string.ascii_lowercase
 _NOTHING = "einsum(): must specify the equation string and at least one operand, or at least one operand and its subscripts list"
 
 
+@may_change
 class Order:
     """Order in which more than two operands are multiplied: that of the package opt_einsum if it is installed and `enabled` (None: not looked
     up yet), else from left to right. See `torch.backends.opt_einsum`."""
