@@ -96,11 +96,11 @@ def _resolve_group(group: Any) -> Any:
     return group
 
 
-def _operation(name: Any) -> Any:
+def _to_reduce_op(name: Any) -> Any:
     return getattr(ReduceOp, name.upper()) if isinstance(name, str) else name
 
 
-def _run(name: str, result: Tensor, start: Callable[[bool], Any], now: bool) -> Tensor:
+def _start_collective(name: str, result: Tensor, start: Callable[[bool], Any], now: bool) -> Tensor:
     _told(name)
     work = start(not now)
     if work is None:
@@ -110,7 +110,7 @@ def _run(name: str, result: Tensor, start: Callable[[bool], Any], now: bool) -> 
     return found
 
 
-def _source(tensor: Tensor) -> Tensor:
+def _detached_contiguous(tensor: Tensor) -> Tensor:
     """Return the input of a collective: the tensor detached and contiguous."""
     return tensor.detach().contiguous()
 
@@ -121,30 +121,30 @@ def _source(tensor: Tensor) -> Tensor:
 def all_reduce(self: Tensor, reduceOp: Any, group: Any, tag: str = "", *, now: bool = False) -> Tensor:
     """Return the sum (or another `reduceOp`) of every rank's tensor."""
     where = _resolve_group(group)
-    result = _source(self).clone()
+    result = _detached_contiguous(self).clone()
     is_flag = result.dtype is dt.bool_
     wide = result.to(dt.uint8) if is_flag else result
-    found = _run(
-        "all_reduce", wide, lambda a: collectives.all_reduce(wide, _operation(reduceOp), where, a), now or is_flag
+    found = _start_collective(
+        "all_reduce", wide, lambda a: collectives.all_reduce(wide, _to_reduce_op(reduceOp), where, a), now or is_flag
     )
     return found.to(dt.bool_) if is_flag else found
 
 
 def broadcast(self: Tensor, src: int, group: Any, tag: str = "", *, now: bool = False) -> Tensor:
     """Return the tensor of rank `src` on all ranks."""
-    where, result = _resolve_group(group), _source(self).clone()
-    return _run("broadcast", result, lambda a: collectives.broadcast(result, src, where, a), now)
+    where, result = _resolve_group(group), _detached_contiguous(self).clone()
+    return _start_collective("broadcast", result, lambda a: collectives.broadcast(result, src, where, a), now)
 
 
 def all_gather_tensor(self: Tensor, gather_dim: int, group: Any, tag: str = "", *, now: bool = False) -> Tensor:
     """Return the tensors of all ranks, concatenated along `gather_dim`."""
-    where, mine = _resolve_group(group), _source(self)
+    where, mine = _resolve_group(group), _detached_contiguous(self)
     count = groups.get_world_size(where)
     shape = mine.shape or (1,)
     result = mine.new_empty((count * shape[0], *shape[1:]))
     flat = mine.reshape(shape)
     at_once = now or gather_dim != 0
-    found = _run(
+    found = _start_collective(
         "all_gather_into_tensor", result, lambda a: collectives.all_gather_into_tensor(result, flat, where, a), at_once
     )
     if gather_dim == 0:
@@ -167,10 +167,10 @@ def reduce_scatter_tensor(
     mine = self.detach()
     mine = _torch["cat"](mine.chunk(count, scatter_dim), 0) if scatter_dim else mine.contiguous()
     result = mine.new_empty((mine.shape[0] // count, *mine.shape[1:]))
-    return _run(
+    return _start_collective(
         "reduce_scatter_tensor",
         result,
-        lambda a: collectives.reduce_scatter_tensor(result, mine, _operation(reduceOp), where, a),
+        lambda a: collectives.reduce_scatter_tensor(result, mine, _to_reduce_op(reduceOp), where, a),
         now,
     )
 
@@ -185,10 +185,10 @@ def all_to_all_single(
     now: bool = False,
 ) -> Tensor:
     """Send the r-th part of the tensor along dimension 0 to rank r, and return the parts received."""
-    where, mine = _resolve_group(group), _source(self)
+    where, mine = _resolve_group(group), _detached_contiguous(self)
     rows = mine.shape[0] if output_split_sizes is None else sum(output_split_sizes)
     result = mine.new_empty((rows, *mine.shape[1:]))
-    return _run(
+    return _start_collective(
         "all_to_all_single",
         result,
         lambda a: collectives.all_to_all_single(result, mine, output_split_sizes, input_split_sizes, where, a),
@@ -208,7 +208,7 @@ def permute_tensor(self: Tensor, src_dst: list[int], group: Any, tag: str = "", 
     return found.reshape(self.shape)
 
 
-def _told_once(name: str, each: Callable[..., Tensor], *lists: Any) -> list[Tensor]:
+def _notify_once(name: str, each: Callable[..., Tensor], *lists: Any) -> list[Tensor]:
     """Run a collective for each tensor, but notify listeners of a single one."""
     _told(name)
     found, listeners.found = listeners.found, []
@@ -220,19 +220,19 @@ def _told_once(name: str, each: Callable[..., Tensor], *lists: Any) -> list[Tens
 
 def all_reduce_coalesced(self: list[Tensor], reduceOp: Any, group: Any, tag: str = "") -> list[Tensor]:
     """Reduce several tensors over all ranks."""
-    return _told_once("all_reduce_coalesced", lambda t: all_reduce(t, reduceOp, group, tag), self)
+    return _notify_once("all_reduce_coalesced", lambda t: all_reduce(t, reduceOp, group, tag), self)
 
 
 def all_gather_into_tensor_coalesced(self: list[Tensor], group: Any, tag: str = "") -> list[Tensor]:
     """Gather several tensors from all ranks, each joined along its first dimension."""
-    return _told_once("all_gather_into_tensor_coalesced", lambda t: all_gather_tensor(t, 0, group, tag), self)
+    return _notify_once("all_gather_into_tensor_coalesced", lambda t: all_gather_tensor(t, 0, group, tag), self)
 
 
 def reduce_scatter_tensor_coalesced(
     inputs: list[Tensor], reduceOp: Any, scatter_dim: list[int], group: Any, tag: str = ""
 ) -> list[Tensor]:
     """Reduce several tensors over all ranks, and scatter the parts of each."""
-    return _told_once(
+    return _notify_once(
         "reduce_scatter_tensor_coalesced",
         lambda t, d: reduce_scatter_tensor(t, reduceOp, d, group, tag),
         inputs,
@@ -252,7 +252,7 @@ def all_gather_tensor_autograd(self: Tensor, gather_dim: int, group: Any, tag: s
 
 def reduce_scatter_tensor_autograd(self: Tensor, reduceOp: Any, scatter_dim: int, group: Any, tag: str = "") -> Tensor:
     """Reduce a tensor over all ranks and scatter its parts; its derivative gathers them."""
-    op, where = _operation(reduceOp), _resolve_group(group)
+    op, where = _to_reduce_op(reduceOp), _resolve_group(group)
     if op not in (ReduceOp.SUM, ReduceOp.AVG):
         raise AssertionError(f"only the sum and the average have a derivative, not {reduceOp}")
     _check_parts(self, scatter_dim, where.size())

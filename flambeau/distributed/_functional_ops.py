@@ -12,7 +12,7 @@ from . import _functional_collectives as funcol
 from . import collectives, groups
 
 
-def _there(tensors: list[Any]) -> list[Any]:
+def _wait(tensors: list[Any]) -> list[Any]:
     return [funcol.wait_tensor(t) for t in tensors]
 
 
@@ -35,13 +35,13 @@ _SCHEMAS: dict[str, Callable] = {
         input, src, group_name, now=True
     ),
     "all_reduce_coalesced(Tensor[] inputs, str reduce_op, str group_name) -> Tensor[]": (
-        lambda inputs, reduce_op, group_name: _there(funcol.all_reduce_coalesced(list(inputs), reduce_op, group_name))
+        lambda inputs, reduce_op, group_name: _wait(funcol.all_reduce_coalesced(list(inputs), reduce_op, group_name))
     ),
     "all_gather_into_tensor_coalesced(Tensor[] inputs, int group_size, str group_name) -> Tensor[]": (
-        lambda inputs, group_size, group_name: _there(funcol.all_gather_into_tensor_coalesced(list(inputs), group_name))
+        lambda inputs, group_size, group_name: _wait(funcol.all_gather_into_tensor_coalesced(list(inputs), group_name))
     ),
     "reduce_scatter_tensor_coalesced(Tensor[] inputs, str reduce_op, int group_size, str group_name) -> Tensor[]": (
-        lambda inputs, reduce_op, group_size, group_name: _there(
+        lambda inputs, reduce_op, group_size, group_name: _wait(
             funcol.reduce_scatter_tensor_coalesced(list(inputs), reduce_op, [0] * len(inputs), group_name)
         )
     ),
@@ -51,7 +51,7 @@ _SCHEMAS: dict[str, Callable] = {
 
 
 # The operators of process groups themselves, which change their arguments: by these names they are counted.
-_CHANGING: dict[str, Callable] = {
+_IN_PLACE_SCHEMAS: dict[str, Callable] = {
     "broadcast_(Tensor(a!) tensor, int src, str group_name) -> ()": lambda tensor, src, group_name: (
         collectives.broadcast(tensor, src, groups._resolve_process_group(group_name))
     ),
@@ -72,9 +72,9 @@ _CHANGING: dict[str, Callable] = {
 }
 
 
-def _defined() -> list[Any]:
+def _define_operators() -> list[Any]:
     made = []
-    for space, schemas in (("_c10d_functional", _SCHEMAS), ("c10d_functional", _SCHEMAS), ("c10d", _CHANGING)):
+    for space, schemas in (("_c10d_functional", _SCHEMAS), ("c10d_functional", _SCHEMAS), ("c10d", _IN_PLACE_SCHEMAS)):
         library = Library(space, "FRAGMENT")
         for schema, function in schemas.items():
             library.define(schema)
@@ -83,6 +83,6 @@ def _defined() -> list[Any]:
     return made
 
 
-_libraries = _defined()
+_libraries = _define_operators()
 for _space in (ops._c10d_functional, ops.c10d_functional):
     has_side_effect(_space.wait_tensor)  # the other ranks take part, whether or not the result is read

@@ -25,20 +25,20 @@ class _TensorInfo(NamedTuple):
     dtype: Dtype
 
 
-def _mapped(value: Any, function: Callable[[Tensor], Any]) -> Any:
+def _map_tensors(value: Any, function: Callable[[Tensor], Any]) -> Any:
     """Return nested dictionaries and lists with function(tensor) in place of each tensor."""
     if isinstance(value, Tensor):
         return function(value)
     if isinstance(value, Mapping):
-        return {key: _mapped(entry, function) for key, entry in value.items()}
+        return {key: _map_tensors(entry, function) for key, entry in value.items()}
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
-        return type(value)(_mapped(entry, function) for entry in value)
+        return type(value)(_map_tensors(entry, function) for entry in value)
     return value
 
 
 def _all_gather_sharded_tensor(sharded_tensor: ShardedTensor, pg: Any = None, device: Any = None) -> Tensor:
     """Return the whole of a ShardedTensor, on every rank."""
-    whole = sharded_tensor._whole()
+    whole = sharded_tensor._gather_whole()
     return whole if device is None else whole.to(device)
 
 
@@ -63,7 +63,7 @@ def _gather_state_dict(
             return None
         return whole.detach().cpu() if cpu_offload else whole if isinstance(tensor, DTensor) else whole.detach()
 
-    gathered = _mapped(dict(state_dict), gather)
+    gathered = _map_tensors(dict(state_dict), gather)
     return gathered if kept else {}
 
 
@@ -73,7 +73,7 @@ def _offload_state_dict_to_cpu(
     """Copy a state dict to host memory; distributed tensors stay distributed."""
     if ranks_only and groups.get_rank() not in ranks_only:
         return {}
-    return _mapped(dict(state_dict), lambda tensor: tensor.detach().cpu())
+    return _map_tensors(dict(state_dict), lambda tensor: tensor.detach().cpu())
 
 
 def _copy_state_dict(
@@ -119,15 +119,15 @@ def _create_cpu_state_dict(
                 stride=tensor.stride(),
             )
         if isinstance(tensor, ShardedTensor):
-            return tensor._with(make, Device("cpu"))
+            return tensor._map_shards(make, Device("cpu"))
         made = empty(tensor.shape, dtype=tensor.dtype)
         made = made.share_memory_() if share_memory else made
         return made.pin_memory() if pin_memory and not share_memory else made
 
-    return _mapped(state_dict, make)
+    return _map_tensors(state_dict, make)
 
 
-def _take_part(local: Any, whole: Tensor, device: Device) -> Any:
+def _local_part(local: Any, whole: Tensor, device: Device) -> Any:
     """Return this rank's part of a whole tensor, placed like `local`, in its memory if it has any."""
     if not isinstance(local, DTensor):
         return whole.detach().to(device)
@@ -159,7 +159,7 @@ def _broadcast_state_dict(
     group = pg or groups._get_default_group()
     box: list[Any] = [None]
     if sender:
-        box = [{key: _announced(value) for key, value in full_state_dict.items()}]
+        box = [{key: _describe_tensor(value) for key, value in full_state_dict.items()}]
     object_collectives.broadcast_object_list(box, src=0, group=group)
     known = {d.type for d in group._device_types}
     way = device if device.type in known else group._device_types[0]
@@ -175,14 +175,14 @@ def _broadcast_state_dict(
         )
         collectives.broadcast(whole, src=0, group=group)
         if key in local_state_dict:
-            taken = _take_part(local_state_dict[key], whole, device)
+            taken = _local_part(local_state_dict[key], whole, device)
             local_state_dict[key] = taken.cpu() if cpu_offload else taken
     if strict:
         for key in set(local_state_dict) - set(box[0]):
             del local_state_dict[key]
 
 
-def _announced(value: Any) -> Any:
+def _describe_tensor(value: Any) -> Any:
     if not isinstance(value, Tensor):
         return value
     return value.detach().cpu() if value.dim() == 0 else _TensorInfo(value.size(), value.dtype)

@@ -147,7 +147,7 @@ def engine_maker(
 ) -> Callable[[], Any]:
     """Return a function that makes the engine of a group, to be called on first use."""
     if backend == "mpi":
-        return lambda: _mpi(rank, size, timeout, ranks, store)
+        return lambda: _make_mpi_engine(rank, size, timeout, ranks, store)
     if backend == "gloo":
         return lambda: _local_or_mpi(store, rank, size, timeout, ranks)
     raise RuntimeError(f"Distributed package doesn't have {str(backend).upper()} built in")
@@ -172,8 +172,8 @@ def _local_or_mpi(store: Store, rank: int, size: int, timeout: timedelta, ranks:
     if not is_mpi_available():
         where = "several machines" if len(machines) > 1 else "one machine that is not Linux on x86-64"
         raise DistBackendError(f"ranks on {where} communicate through MPI: pip install flambeau[distributed]")
-    return _mpi(rank, size, timeout, ranks, store)
+    return _make_mpi_engine(rank, size, timeout, ranks, store)
 
 
-def _mpi(rank: int, size: int, timeout: timedelta, ranks: list[int], store: Store) -> Any:
+def _make_mpi_engine(rank: int, size: int, timeout: timedelta, ranks: list[int], store: Store) -> Any:
     return naming.above("distributed.mpi_engine").MpiEngine(rank, size, timeout, ranks, store)

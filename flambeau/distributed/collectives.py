@@ -13,7 +13,7 @@ from ..core.modes import named_range
 from ..core.tensor import Tensor
 from ..ops import namespace
 from . import groups, records
-from .groups import _rank_not_in_group, _resolve, _warn_not_in_group, get_group_rank
+from .groups import _group_or_default, _rank_not_in_group, _warn_not_in_group, get_group_rank
 from .options import AllreduceOptions, BarrierOptions
 from .process_group import ProcessGroup
 from .reduce_op import RedOpType, ReduceOp, kind_of
@@ -29,7 +29,7 @@ __all__ = [
 # -- arguments --------------------------------------------------------------------------------------------------------------
 
 
-def _tensor(value: Any, name: str) -> Tensor:
+def _check_tensor(value: Any, name: str) -> Tensor:
     if not isinstance(value, Tensor):
         raise TypeError(
             f"Invalid function argument. Expected parameter `{name}` of type torch.Tensor\n             but got {type(value)}"
@@ -38,7 +38,7 @@ def _tensor(value: Any, name: str) -> Tensor:
     return value
 
 
-def _tensors(value: Any, name: str) -> list[Tensor]:
+def _check_tensors(value: Any, name: str) -> list[Tensor]:
     if not isinstance(value, (list, tuple)) or not all(isinstance(v, Tensor) for v in value):
         raise TypeError(
             f"Invalid function argument. Expected parameter `{name}` of type List[torch.Tensor]\n             but got"
@@ -47,7 +47,7 @@ def _tensors(value: Any, name: str) -> list[Tensor]:
     return list(value)
 
 
-def _same_dtype(*tensors: Any) -> None:
+def _check_same_dtype(*tensors: Any) -> None:
     kinds = {t.dtype for group in tensors for t in (group if isinstance(group, (list, tuple)) else [group])}
     if len(kinds) > 1:
         one, other = sorted(kinds, key=str)[:2]
@@ -80,12 +80,12 @@ def _check_complex(tensors: Sequence[Tensor], op: Any) -> None:
 _view_as_real = namespace("torch")["view_as_real"]
 
 
-def _joined(group: Any, name: str) -> ProcessGroup | None:
+def _group_if_member(group: Any, name: str) -> ProcessGroup | None:
     """Return the group of a collective; None, after a warning, if this rank is not in it."""
     if _rank_not_in_group(group):
         _warn_not_in_group(name)
         return None
-    return _resolve(group)
+    return _group_or_default(group)
 
 
 class _CoalescingManager:
@@ -109,7 +109,7 @@ _coalescing: dict[int, _CoalescingManager] = {}
 @contextlib.contextmanager
 def _coalescing_manager(group: Any = None, device: Any = None, async_ops: bool = False) -> Iterator[_CoalescingManager]:
     """Context manager: start the collectives inside without waiting; its end waits for all of them, unless `async_ops`."""
-    pg = _resolve(group)
+    pg = _group_or_default(group)
     manager = _coalescing[id(pg)] = _CoalescingManager()
     try:
         yield manager
@@ -119,7 +119,7 @@ def _coalescing_manager(group: Any = None, device: Any = None, async_ops: bool =
         manager.wait()
 
 
-def _start(record: Any, *args: Any, async_op: bool) -> Work | None:
+def _run_or_start(record: Any, *args: Any, async_op: bool) -> Work | None:
     """Run a collective whose last argument is the group: wait for it, return its Work, or leave it to the coalescing manager."""
     manager = _coalescing.get(id(args[-1])) if _coalescing else None
     if manager is None and not async_op:
@@ -138,35 +138,35 @@ def broadcast(
     tensor: Tensor, src: int | None = None, group: Any = None, async_op: bool = False, group_src: int | None = None
 ) -> Work | None:
     """Copy the tensor of rank `src` to all ranks, in place."""
-    _tensor(tensor, "tensor")
-    if (pg := _joined(group, "broadcast")) is None:
+    _check_tensor(tensor, "tensor")
+    if (pg := _group_if_member(group, "broadcast")) is None:
         return None
-    return _start(records.broadcast_, tensor, _root(pg, src, group_src, "src"), pg, async_op=async_op)
+    return _run_or_start(records.broadcast_, tensor, _root(pg, src, group_src, "src"), pg, async_op=async_op)
 
 
 def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Work | None:
     """Reduce a tensor over all ranks with `op` (by default the sum), in place, on all ranks."""
-    _tensor(tensor, "tensor")
+    _check_tensor(tensor, "tensor")
     if not _rank_not_in_group(group):
         _check_complex([tensor], op)
-    if (pg := _joined(group, "all_reduce")) is None:
+    if (pg := _group_if_member(group, "all_reduce")) is None:
         return None
-    return _start(records.all_reduce_, tensor, op, pg, async_op=async_op)
+    return _run_or_start(records.all_reduce_, tensor, op, pg, async_op=async_op)
 
 
 def all_reduce_coalesced(
     tensors: Any, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
 ) -> Work | None:
     """Reduce several tensors of one dtype over all ranks, in place."""
-    tensors = [tensors] if isinstance(tensors, Tensor) else _tensors(tensors, "tensors")
+    tensors = [tensors] if isinstance(tensors, Tensor) else _check_tensors(tensors, "tensors")
     _check_complex(tensors, op)
     tensors = [_view_as_real(t.detach()) if t.dtype.is_complex else t for t in tensors]
-    _same_dtype(tensors)
-    if (pg := _joined(group, "all_reduce_coalesced")) is None:
+    _check_same_dtype(tensors)
+    if (pg := _group_if_member(group, "all_reduce_coalesced")) is None:
         return None
     options = AllreduceOptions()
     options.reduceOp = op
-    return _start(records.all_reduce_coalesced_, tensors, options, pg, async_op=async_op)
+    return _run_or_start(records.all_reduce_coalesced_, tensors, options, pg, async_op=async_op)
 
 
 def reduce(
@@ -178,31 +178,31 @@ def reduce(
     group_dst: int | None = None,
 ) -> Work | None:
     """Reduce a tensor over all ranks, in place, on rank `dst` only."""
-    _tensor(tensor, "tensor")
-    if (pg := _joined(group, "reduce")) is None:
+    _check_tensor(tensor, "tensor")
+    if (pg := _group_if_member(group, "reduce")) is None:
         return None
-    return _start(records.reduce_, tensor, _root(pg, dst, group_dst, "dst"), op, pg, async_op=async_op)
+    return _run_or_start(records.reduce_, tensor, _root(pg, dst, group_dst, "dst"), op, pg, async_op=async_op)
 
 
 def all_gather(tensor_list: Any, tensor: Tensor, group: Any = None, async_op: bool = False) -> Work | None:
     """Gather the tensors of all ranks into a list on every rank. Sizes may differ between ranks."""
-    _tensors(tensor_list, "tensor_list")
-    _tensor(tensor, "tensor")
-    _same_dtype(tensor_list, tensor)
-    if (pg := _joined(group, "all_gather")) is None:
+    _check_tensors(tensor_list, "tensor_list")
+    _check_tensor(tensor, "tensor")
+    _check_same_dtype(tensor_list, tensor)
+    if (pg := _group_if_member(group, "all_gather")) is None:
         return None
-    return _start(records.all_gather_, tensor_list, tensor, pg, async_op=async_op)
+    return _run_or_start(records.all_gather_, tensor_list, tensor, pg, async_op=async_op)
 
 
 def all_gather_into_tensor(
     output_tensor: Tensor, input_tensor: Tensor, group: Any = None, async_op: bool = False
 ) -> Work | None:
     """Gather the tensors of all ranks into one tensor, concatenated along the first dimension."""
-    _tensor(input_tensor, "input_tensor")
-    _tensor(output_tensor, "output_tensor")
-    if (pg := _joined(group, "all_gather_into_tensor")) is None:
+    _check_tensor(input_tensor, "input_tensor")
+    _check_tensor(output_tensor, "output_tensor")
+    if (pg := _group_if_member(group, "all_gather_into_tensor")) is None:
         return None
-    return _start(records.all_gather_into_tensor_, output_tensor, input_tensor, pg, async_op=async_op)
+    return _run_or_start(records.all_gather_into_tensor_, output_tensor, input_tensor, pg, async_op=async_op)
 
 
 all_gather_single = _all_gather_base = all_gather_into_tensor
@@ -212,14 +212,14 @@ def all_gather_coalesced(
     output_tensor_lists: Any, input_tensor_list: Any, group: Any = None, async_op: bool = False
 ) -> Work | None:
     """Gather several tensors: output_tensor_lists[rank][i] receives input_tensor_list[i] of that rank."""
-    if (pg := _joined(group, "all_gather_coalesced")) is None:
+    if (pg := _group_if_member(group, "all_gather_coalesced")) is None:
         return None
-    _tensors(input_tensor_list, "input_tensor_list")
+    _check_tensors(input_tensor_list, "input_tensor_list")
     if not isinstance(output_tensor_lists, list):
         raise TypeError("Invalid function argument: output_tensor_lists should be a list")
     for output in output_tensor_lists:
-        _tensors(output, "output_tensor_lists")
-    return _start(records.all_gather_coalesced_, output_tensor_lists, input_tensor_list, pg, async_op=async_op)
+        _check_tensors(output, "output_tensor_lists")
+    return _run_or_start(records.all_gather_coalesced_, output_tensor_lists, input_tensor_list, pg, async_op=async_op)
 
 
 def gather(
@@ -231,18 +231,18 @@ def gather(
     group_dst: int | None = None,
 ) -> Work | None:
     """Gather the tensors of all ranks into a list on rank `dst`."""
-    _tensor(tensor, "tensor")
-    if (pg := _joined(group, "gather")) is None:
+    _check_tensor(tensor, "tensor")
+    if (pg := _group_if_member(group, "gather")) is None:
         return None
     root = _root(pg, dst, group_dst, "dst", required=False)
-    gather_list = _tensors(gather_list, "gather_list") if gather_list else []
-    _same_dtype(tensor, gather_list)
+    gather_list = _check_tensors(gather_list, "gather_list") if gather_list else []
+    _check_same_dtype(tensor, gather_list)
     if pg.rank() == root:
         if not gather_list:
             raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
     elif gather_list:
         raise ValueError("Argument ``gather_list`` must NOT be specified on non-destination ranks.")
-    return _start(records.gather_, gather_list, tensor, root, pg, async_op=async_op)
+    return _run_or_start(records.gather_, gather_list, tensor, root, pg, async_op=async_op)
 
 
 def scatter(
@@ -254,10 +254,10 @@ def scatter(
     group_src: int | None = None,
 ) -> Work | None:
     """Send one tensor of rank `src`'s list to each rank."""
-    _tensor(tensor, "tensor")
-    scatter_list = _tensors(scatter_list, "scatter_list") if scatter_list else []
-    _same_dtype(tensor, scatter_list)
-    if (pg := _joined(group, "scatter")) is None:
+    _check_tensor(tensor, "tensor")
+    scatter_list = _check_tensors(scatter_list, "scatter_list") if scatter_list else []
+    _check_same_dtype(tensor, scatter_list)
+    if (pg := _group_if_member(group, "scatter")) is None:
         return None
     root = _root(pg, src, group_src, "src", required=False)
     if pg.rank() == root:
@@ -265,30 +265,30 @@ def scatter(
             raise ValueError("Argument ``scatter_list`` must be specified on source rank.")
     elif scatter_list:
         raise ValueError("Argument ``scatter_list`` must NOT be specified on non-source ranks.")
-    return _start(records.scatter_, tensor, scatter_list, root, pg, async_op=async_op)
+    return _run_or_start(records.scatter_, tensor, scatter_list, root, pg, async_op=async_op)
 
 
 def reduce_scatter(
     output: Tensor, input_list: Any, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
 ) -> Work | None:
     """Reduce lists of tensors over all ranks; rank r receives the result for input_list[r]."""
-    _tensor(output, "output")
-    _tensors(input_list, "input_list")
-    _same_dtype(output, input_list)
-    if (pg := _joined(group, "reduce_scatter")) is None:
+    _check_tensor(output, "output")
+    _check_tensors(input_list, "input_list")
+    _check_same_dtype(output, input_list)
+    if (pg := _group_if_member(group, "reduce_scatter")) is None:
         return None
-    return _start(records.reduce_scatter_, output, input_list, op, pg, async_op=async_op)
+    return _run_or_start(records.reduce_scatter_, output, input_list, op, pg, async_op=async_op)
 
 
 def reduce_scatter_tensor(
     output: Tensor, input: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
 ) -> Work | None:
     """Reduce a tensor over all ranks; rank r receives the r-th part of the result."""
-    _tensor(output, "output")
-    _tensor(input, "input")
-    if (pg := _joined(group, "reduce_scatter_tensor")) is None:
+    _check_tensor(output, "output")
+    _check_tensor(input, "input")
+    if (pg := _group_if_member(group, "reduce_scatter_tensor")) is None:
         return None
-    return _start(records.reduce_scatter_tensor_, output, input, op, pg, async_op=async_op)
+    return _run_or_start(records.reduce_scatter_tensor_, output, input, op, pg, async_op=async_op)
 
 
 reduce_scatter_single = _reduce_scatter_base = reduce_scatter_tensor
@@ -303,12 +303,12 @@ def all_to_all_single(
     async_op: bool = False,
 ) -> Work | None:
     """Send the r-th part of the input to rank r, and receive one part from each rank."""
-    _tensor(output, "output")
-    _tensor(input, "input")
-    _same_dtype(output, input)
-    if (pg := _joined(group, "all_to_all_single")) is None:
+    _check_tensor(output, "output")
+    _check_tensor(input, "input")
+    _check_same_dtype(output, input)
+    if (pg := _group_if_member(group, "all_to_all_single")) is None:
         return None
-    return _start(
+    return _run_or_start(
         records.all_to_all_single_, output, input, output_split_sizes, input_split_sizes, pg, async_op=async_op
     )
 
@@ -317,29 +317,29 @@ def all_to_all(
     output_tensor_list: Any, input_tensor_list: Any, group: Any = None, async_op: bool = False
 ) -> Work | None:
     """Send input_tensor_list[r] to rank r, and receive output_tensor_list[r] from it."""
-    _tensors(output_tensor_list, "output_tensor_list")
-    _tensors(input_tensor_list, "input_tensor_list")
-    _same_dtype(output_tensor_list, input_tensor_list)
-    if (pg := _joined(group, "all_to_all")) is None:
+    _check_tensors(output_tensor_list, "output_tensor_list")
+    _check_tensors(input_tensor_list, "input_tensor_list")
+    _check_same_dtype(output_tensor_list, input_tensor_list)
+    if (pg := _group_if_member(group, "all_to_all")) is None:
         return None
-    return _start(records.all_to_all_, output_tensor_list, input_tensor_list, pg, async_op=async_op)
+    return _run_or_start(records.all_to_all_, output_tensor_list, input_tensor_list, pg, async_op=async_op)
 
 
 def barrier(
     group: Any = None, async_op: bool = False, device_ids: Any = None, timeout: timedelta | None = None
 ) -> Work | None:
     """Wait until all ranks have called this."""
-    if (pg := _joined(group, "barrier")) is None:
+    if (pg := _group_if_member(group, "barrier")) is None:
         return None
     options = BarrierOptions()
     if timeout is not None:
         options.timeout = timeout
-    return _start(records.barrier, options, pg, async_op=async_op)
+    return _run_or_start(records.barrier, options, pg, async_op=async_op)
 
 
 def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
     """Barrier at which rank 0 raises an error naming the ranks that timed out."""
-    if (pg := _joined(group, "monitored_barrier")) is None:
+    if (pg := _group_if_member(group, "monitored_barrier")) is None:
         return
     if groups.get_backend(pg) not in ("gloo", "mpi"):
         raise ValueError("monitored_barrier is only implemented for GLOO backend.")
@@ -357,13 +357,13 @@ def isend(
     tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None
 ) -> Work | None:
     """Start sending a tensor to one rank."""
-    _tensor(tensor, "tensor")
-    if (pg := _joined(group, "isend")) is None:
+    _check_tensor(tensor, "tensor")
+    if (pg := _group_if_member(group, "isend")) is None:
         return None
-    return pg.send([tensor], _other(pg, _root(pg, dst, group_dst, "dst"), "destination"), tag)
+    return pg.send([tensor], _check_other_rank(pg, _root(pg, dst, group_dst, "dst"), "destination"), tag)
 
 
-def _other(pg: ProcessGroup, peer: int, name: str) -> int:
+def _check_other_rank(pg: ProcessGroup, peer: int, name: str) -> int:
     if peer == pg.rank():
         raise ValueError(f"Invalid {name} rank: {name} rank should not be the same as the rank of the current process.")
     return peer
@@ -373,12 +373,12 @@ def irecv(
     tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None
 ) -> Work | None:
     """Start receiving a tensor, from one rank or (without `src`) from any."""
-    _tensor(tensor, "tensor")
-    if (pg := _joined(group, "irecv")) is None:
+    _check_tensor(tensor, "tensor")
+    if (pg := _group_if_member(group, "irecv")) is None:
         return None
     if src is None and group_src is None:
         return pg.recv_anysource([tensor], tag)
-    return pg.recv([tensor], _other(pg, _root(pg, src, group_src, "src"), "source"), tag)
+    return pg.recv([tensor], _check_other_rank(pg, _root(pg, src, group_src, "src"), "source"), tag)
 
 
 def send(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None) -> None:
@@ -394,7 +394,7 @@ def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0
     if work is None:
         return -1
     work.wait()
-    pg = _resolve(group)
+    pg = _group_or_default(group)
     if src is not None:
         return src
     return groups.get_global_rank(pg, work.source_rank() if group_src is None else group_src)
@@ -416,8 +416,8 @@ class P2POp:
             raise ValueError(
                 "Invalid ``op``. Expected ``op`` to be of type ``torch.distributed.isend`` or ``torch.distributed.irecv``."
             )
-        self.op, self.tensor, self.tag = op, _tensor(tensor, "tensor"), tag
-        self.group = _resolve(group)
+        self.op, self.tensor, self.tag = op, _check_tensor(tensor, "tensor"), tag
+        self.group = _group_or_default(group)
         self.group_peer = _root(self.group, peer, group_peer, "peer")
         self.peer = groups.get_global_rank(self.group, self.group_peer)
 

@@ -114,7 +114,7 @@ class DeviceMesh:
         """Return this process's rank in the world."""
         return groups.get_rank()
 
-    def _place(self, mesh_dim: int | str | None) -> int:
+    def _dim_index(self, mesh_dim: int | str | None) -> int:
         if mesh_dim is None:
             if self.ndim > 1:
                 raise RuntimeError(
@@ -135,7 +135,7 @@ class DeviceMesh:
         """Return the process group along a dimension."""
         if not self._groups:
             raise RuntimeError("DeviceMesh process groups not initialized!")
-        return self._groups[self._place(mesh_dim)]
+        return self._groups[self._dim_index(mesh_dim)]
 
     def get_all_groups(self) -> list[Any]:
         return list(self._groups)
@@ -161,7 +161,7 @@ class DeviceMesh:
             raise RuntimeError("Cannot slice a DeviceMesh without mesh_dim_names!")
         if len(names) == 1 and names[0] in self._flattened:
             return self._flattened[names[0]]
-        places = [self._place(name) for name in names]
+        places = [self._dim_index(name) for name in names]
         if places == list(range(self.ndim)):
             return self
         if self._coordinate is None:
@@ -192,7 +192,7 @@ class DeviceMesh:
         if name in root._flattened:
             return root._flattened[name]
         part = DeviceMesh(self._device_type, self._array.reshape(-1), mesh_dim_names=(name,), _init_backend=False)
-        places = [root._place(n) for n in self._mesh_dim_names or ()]
+        places = [root._dim_index(n) for n in self._mesh_dim_names or ()]
         rest = [d for d in range(root.ndim) if d not in places]
         for fixed in itertools.product(*(range(root._array.shape[d]) for d in rest)):
             chosen = dict(zip(rest, fixed))

@@ -29,10 +29,10 @@ class FakeEngine:
     def __init__(self, rank: int) -> None:
         self.rank = rank
 
-    def _nothing(self, *args: Any) -> None:
+    def _do_nothing(self, *args: Any) -> None:
         """Do nothing: if all ranks do the same, one needs nothing from the others."""
 
-    barrier = broadcast = reduce = all_reduce = gather = scatter = close = _nothing
+    barrier = broadcast = reduce = all_reduce = gather = scatter = close = _do_nothing
 
     def all_gather(self, memory: Memory, outputs: Sequence[Memory], timeout: float) -> None:
         for output in outputs:

@@ -152,7 +152,7 @@ def init_process_group(
         _start_mpi(pg)
         store.barrier("everybody is there", world_size, limit)  # after it, the store is no longer needed for this
     except BaseException:
-        _forget_all()
+        _shutdown_all()
         raise
 
 
@@ -179,7 +179,7 @@ def _new_process_group(
     ranks: list[int],
 ) -> ProcessGroup | None:
     """Return the group of the global ranks `members`; None on a rank that is not among them."""
-    _change("new_group")
+    _announce_change("new_group")
     if rank not in members:
         return None
     config = BackendConfig(backend)
@@ -213,7 +213,7 @@ def _new_process_group(
 
 def destroy_process_group(group: ProcessGroup | None = None) -> None:
     """Destroy one group, or all of them."""
-    _change("destroy_process_group")
+    _announce_change("destroy_process_group")
     if group == GroupMember.NON_GROUP_MEMBER:
         return
     pg = _world.default_pg if group is None else group
@@ -224,21 +224,21 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
     if pg not in _world.pg_map:
         raise ValueError("Invalid process group specified")
     if group is None or pg is _world.default_pg:
-        _forget_all()
+        _shutdown_all()
         return
     pg.shutdown()
     for table in (_world.pg_map, _world.pg_names, _world.pg_group_ranks, _world.pg_backend_config):
         table.pop(pg, None)
 
 
-def _change(what: str) -> None:
+def _announce_change(what: str) -> None:
     """Tell recorders that the process groups change: recordings may name a rank or a group."""
     generation[0] += 1
     if watching.active:
         watching.tell_sent(what)
 
 
-def _forget_all() -> None:
+def _shutdown_all() -> None:
     for pg in reversed(list(_world.pg_map)):
         pg.shutdown()
     _World.__init__(_world)
@@ -261,7 +261,7 @@ def _get_default_store() -> Store:
     return _world.pg_map[_get_default_group()][1]
 
 
-def _resolve(group: Any) -> ProcessGroup:
+def _group_or_default(group: Any) -> ProcessGroup:
     return _get_default_group() if group is None else group
 
 
@@ -283,12 +283,12 @@ def _warn_not_in_group(name: str) -> None:
 
 def get_rank(group: ProcessGroup | None = None) -> int:
     """Return the rank of this process in the group; -1 if it is not a member."""
-    return -1 if _rank_not_in_group(group) else _resolve(group).rank()
+    return -1 if _rank_not_in_group(group) else _group_or_default(group).rank()
 
 
 def get_world_size(group: ProcessGroup | None = None) -> int:
     """Return the number of processes in the group; -1 if this one is not in it."""
-    return -1 if _rank_not_in_group(group) else _resolve(group).size()
+    return -1 if _rank_not_in_group(group) else _group_or_default(group).size()
 
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
@@ -304,7 +304,7 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
 
 def get_backend(group: ProcessGroup | None = None) -> str:
     """Return the name of a group's backend."""
-    pg = _resolve(group)
+    pg = _group_or_default(group)
     if _rank_not_in_group(pg) or pg not in _world.pg_map:
         raise ValueError("Invalid process group specified")
     return Backend(_world.pg_map[pg][0])
@@ -312,7 +312,7 @@ def get_backend(group: ProcessGroup | None = None) -> str:
 
 def get_backend_config(group: ProcessGroup | None = None) -> str:
     """Return a group's backends by type of device, as in "cpu:gloo,cuda:nccl"."""
-    pg = _resolve(group)
+    pg = _group_or_default(group)
     if _rank_not_in_group(pg) or pg not in _world.pg_map:
         raise ValueError("Invalid process group specified")
     return _world.pg_backend_config[pg]
@@ -348,7 +348,7 @@ _get_object_coll_device = _get_pg_default_device
 
 
 def _get_pg_config(group: ProcessGroup | None = None) -> dict[str, Any]:
-    pg = _resolve(group)
+    pg = _group_or_default(group)
     return {
         "pg_name": _get_process_group_name(pg),
         "pg_desc": pg.group_desc,
@@ -360,7 +360,7 @@ def _get_pg_config(group: ProcessGroup | None = None) -> dict[str, Any]:
 
 def get_process_group_ranks(group: ProcessGroup | None) -> list[int]:
     """Return the global ranks of the members."""
-    return list(_world.pg_group_ranks[_resolve(group)])
+    return list(_world.pg_group_ranks[_group_or_default(group)])
 
 
 def get_group_rank(group: ProcessGroup, global_rank: int) -> int:

@@ -113,13 +113,13 @@ class Mailbox:
             connection.settimeout(None)
             while True:
                 sender, tag, nbytes = _HEADER.unpack(_receive_into(connection, bytearray(_HEADER.size)))
-                self._take(connection, sender, tag, nbytes)
+                self._receive_message(connection, sender, tag, nbytes)
         except (OSError, EOFError):
             pass  # the sender is gone; pending receives will notice
         finally:
             connection.close()
 
-    def _take(self, connection: socket.socket, sender: int, tag: int, nbytes: int) -> None:
+    def _receive_message(self, connection: socket.socket, sender: int, tag: int, nbytes: int) -> None:
         with self._lock:
             receive = next((r for r in self._waiting if r.wants(sender, tag)), None)
             if receive is not None:
@@ -127,15 +127,15 @@ class Mailbox:
         if receive is None or receive.memory.nbytes != nbytes:
             data = _receive_into(connection, bytearray(nbytes))
             if receive is None:
-                self._keep(sender, tag, data)
+                self._keep_or_deliver(sender, tag, data)
             else:
-                receive.future.set_exception(self._wrong_size(sender, nbytes, receive.memory.nbytes))
+                receive.future.set_exception(self._size_error(sender, nbytes, receive.memory.nbytes))
             return
         target = (ctypes.c_char * nbytes).from_address(receive.memory.address)
         _receive_into(connection, target)
         receive.future.set_result(sender)
 
-    def _keep(self, sender: int, tag: int, data: bytearray) -> None:
+    def _keep_or_deliver(self, sender: int, tag: int, data: bytearray) -> None:
         with self._lock:  # the receive may have come while the message was read
             receive = next((r for r in self._waiting if r.wants(sender, tag)), None)
             if receive is None:
@@ -146,13 +146,13 @@ class Mailbox:
 
     def _deliver(self, receive: _Receive, sender: int, data: bytearray) -> None:
         if len(data) != receive.memory.nbytes:
-            receive.future.set_exception(self._wrong_size(sender, len(data), receive.memory.nbytes))
+            receive.future.set_exception(self._size_error(sender, len(data), receive.memory.nbytes))
             return
         if data:
             ctypes.memmove(receive.memory.address, (ctypes.c_char * len(data)).from_buffer(data), len(data))
         receive.future.set_result(sender)
 
-    def _wrong_size(self, sender: int, sent: int, room: int) -> DistBackendError:
+    def _size_error(self, sender: int, sent: int, room: int) -> DistBackendError:
         return DistBackendError(
             f"recv: the message of rank {self.engine.ranks[sender]} has {sent} bytes, and the tensor to receive it {room}"
         )
@@ -170,7 +170,7 @@ class Mailbox:
                 self._waiting.append(receive)
         if found is not None:
             self._deliver(receive, found[0], found[2])
-        return self._transfer(receive.future, sender, "recv from", timeout, receive)
+        return self._watched_transfer(receive.future, sender, "recv from", timeout, receive)
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
@@ -183,7 +183,7 @@ class Mailbox:
                 threading.Thread(target=self._deliver_all, args=arguments, name="mailbox sender", daemon=True).start()
         future: Future = Future()
         outgoing.put((memory, tag, future))
-        return self._transfer(future, peer, "send to", timeout)
+        return self._watched_transfer(future, peer, "send to", timeout)
 
     def _deliver_all(self, peer: int, outgoing: queue.SimpleQueue, timeout: float) -> None:
         problem: Exception | None = None
@@ -216,7 +216,7 @@ class Mailbox:
 
     # -- both ---------------------------------------------------------------------------------------------------------
 
-    def _transfer(
+    def _watched_transfer(
         self, future: Future, peer: int | None, what: str, timeout: float, receive: _Receive | None = None
     ) -> Transfer:
         name = "any rank" if peer is None else f"rank {self.engine.ranks[peer]}"

@@ -21,7 +21,7 @@ def save_memory_of_ranks(profile: Any, path: str, device: str = "cpu", group: An
     the peak of each rank; the others get None."""
     times, sizes = MemoryProfile(profile.profiler.kineto_results).sizes(device)
     most_of_all = max((sum(row) for row in sizes), default=0)
-    times, sizes = _thinned(times, sizes)
+    times, sizes = _thin_timeline(times, sizes)
     rank, count = groups.get_rank(group), groups.get_world_size(group)
     found: list[Any] | None = [None] * count if rank == 0 else None
     gather_object((times, sizes, most_of_all), found, 0, group)
@@ -36,7 +36,7 @@ def save_memory_of_ranks(profile: Any, path: str, device: str = "cpu", group: An
     return dict(enumerate(most))
 
 
-def _thinned(times: list[int], sizes: list[list[int]]) -> tuple[list[int], list[list[int]]]:
+def _thin_timeline(times: list[int], sizes: list[list[int]]) -> tuple[list[int], list[list[int]]]:
     """Reduce a timeline to as many moments as a drawing can show: of those that coincide, the one with most memory."""
     kept: dict[int, int] = {}
     length = (times[-1] if times else 0) or 1

@@ -18,7 +18,7 @@ from .reduce_op import RedOpType, array_at, combiner
 from .shared_engine import Memory
 from .store import Store
 
-_ATTENTIVE = 2e-3  # seconds of looking at a request again and again, the core offered to others between two looks
+_POLLING_SECONDS = 2e-3  # seconds of looking at a request again and again, the core offered to others between two looks
 _PAUSE, _LONG_PAUSE = 2e-4, 1e-3  # seconds of sleep between two looks after that, and after a second
 _LIVE_CHECK = 0.5
 
@@ -85,7 +85,7 @@ class MpiEngine:
         while not done():
             # MPI makes progress only when it is polled, and a large message has many stages: long pauses would add up.
             waited = now - start
-            if waited < _ATTENTIVE:
+            if waited < _POLLING_SECONDS:
                 os.sched_yield()
             else:
                 time.sleep(_PAUSE if waited < 1 else _LONG_PAUSE)
@@ -94,7 +94,7 @@ class MpiEngine:
                 looked = now
                 self._check_lives(what, suspects)
             if now - start > timeout:
-                self._late(what, timeout, suspects)
+                self._raise_timeout(what, timeout, suspects)
 
     def _check_lives(self, what: str, suspects: Sequence[int] | None) -> None:
         self.store.set(f"progress/{self.rank}", str(self._count))
@@ -107,7 +107,7 @@ class MpiEngine:
                 f"[Rank {self.ranks[self.rank]}]: {what}: rank {names} has ended. Connection closed by peer"
             )
 
-    def _late(self, what: str, timeout: float, suspects: Sequence[int] | None) -> None:
+    def _raise_timeout(self, what: str, timeout: float, suspects: Sequence[int] | None) -> None:
         """Raise an error that names the ranks which have not reached the operation that this rank is in."""
         missing = []
         for r in suspects if suspects is not None else [r for r in range(self.size) if r != self.rank]:
@@ -134,7 +134,7 @@ class MpiEngine:
     def broadcast(self, memory: Memory, root: int, timeout: float) -> None:
         self._finish(self.comm.Ibcast(self._bytes(memory), root), f"broadcast from {root}", timeout)
 
-    def _typed(self, memory: Memory, dtype: Any, op: RedOpType) -> tuple[list, Any] | None:
+    def _mpi_reduction(self, memory: Memory, dtype: Any, op: RedOpType) -> tuple[list, Any] | None:
         """Return buffer and operation for a reduction by MPI; None if MPI does not support the dtype."""
         combiner(op, dtype)  # an error for what makes no sense
         if dtype.mpi is None:
@@ -145,14 +145,14 @@ class MpiEngine:
         return [self.MPI.memory.fromaddress(memory.address, memory.nbytes), datatype], operation
 
     def all_reduce(self, memory: Memory, dtype: Any, op: RedOpType, timeout: float) -> None:
-        typed = self._typed(memory, dtype, op)
+        typed = self._mpi_reduction(memory, dtype, op)
         what = f"all_reduce {op.name} of {dtype}"
         if typed is not None:
             self._finish(self.comm.Iallreduce(self.MPI.IN_PLACE, *typed), what, timeout)
         else:
-            self._reduce_ourselves(memory, dtype, op, timeout)
+            self._reduce_with_kernels(memory, dtype, op, timeout)
 
-    def _reduce_ourselves(self, memory: Memory, dtype: Any, op: RedOpType, timeout: float) -> None:
+    def _reduce_with_kernels(self, memory: Memory, dtype: Any, op: RedOpType, timeout: float) -> None:
         """Reduce dtypes that MPI does not support: each rank reduces a share with our kernels, then shares are gathered."""
         count = memory.nbytes // dtype.itemsize
         share = -(-count // self.size)
@@ -167,12 +167,12 @@ class MpiEngine:
         self._exchange("all_reduce", [parts[self.rank]] * self.size, parts, timeout)
 
     def reduce(self, memory: Memory, dtype: Any, op: RedOpType, root: int, timeout: float) -> None:
-        typed = self._typed(memory, dtype, op)
+        typed = self._mpi_reduction(memory, dtype, op)
         if typed is None:
             held = empty((memory.nbytes,), BY_NAME["uint8"])
             copy = Memory(held._storage.ptr, memory.nbytes, held)
             window.memmove(copy.address, memory.address, memory.nbytes)
-            self._reduce_ourselves(copy, dtype, op, timeout)
+            self._reduce_with_kernels(copy, dtype, op, timeout)
             if self.rank == root:
                 window.memmove(memory.address, copy.address, memory.nbytes)
             return
@@ -208,8 +208,8 @@ class MpiEngine:
         low_in = min((m.address for m in inputs if m.nbytes), default=0)
         low_out = min((m.address for m in outputs if m.nbytes), default=0)
         types = [MPI.BYTE] * self.size
-        send = [MPI.memory.fromaddress(low_in, _span(inputs, low_in)), *_layout(inputs, low_in), types]
-        receive = [MPI.memory.fromaddress(low_out, _span(outputs, low_out)), *_layout(outputs, low_out), types]
+        send = [MPI.memory.fromaddress(low_in, _address_span(inputs, low_in)), *_layout(inputs, low_in), types]
+        receive = [MPI.memory.fromaddress(low_out, _address_span(outputs, low_out)), *_layout(outputs, low_out), types]
         self._finish(self.comm.Ialltoallw(send, receive), what, timeout)
 
     def reduce_scatter(
@@ -246,7 +246,7 @@ class MpiEngine:
             self._neighbours = None
 
 
-def _span(memories: Sequence[Memory], low: int) -> int:
+def _address_span(memories: Sequence[Memory], low: int) -> int:
     return max((m.address + m.nbytes for m in memories if m.nbytes), default=low) - low
 
 

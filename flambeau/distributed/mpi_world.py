@@ -27,7 +27,7 @@ class _State:
     ranks: tuple[int, int] | None = None  # own rank and size of the MPI world, once it exists
 
 
-def _answer(line: str, store: Store, rank: int, size: int, barriers: list[int]) -> str:
+def _answer_pmi_command(line: str, store: Store, rank: int, size: int, barriers: list[int]) -> str:
     """Return a PMI server's answer to one command."""
     said = dict(part.split("=", 1) for part in line.split() if "=" in part)
     command = said.get("cmd", "")
@@ -56,11 +56,11 @@ def _answer(line: str, store: Store, rank: int, size: int, barriers: list[int]) 
     return known.get(command, f"cmd={command} rc=-1 msg=unknown_command")
 
 
-def _serve(connection: socket.socket, store: Store, rank: int, size: int) -> None:
+def _serve_pmi(connection: socket.socket, store: Store, rank: int, size: int) -> None:
     stream = connection.makefile("rw", newline="\n")
     barriers = [0]
     for line in stream:
-        stream.write(_answer(line.strip(), store, rank, size, barriers) + "\n")
+        stream.write(_answer_pmi_command(line.strip(), store, rank, size, barriers) + "\n")
         stream.flush()
 
 
@@ -77,7 +77,7 @@ def _import_mpi() -> Any:
     return MPI
 
 
-def _library() -> ctypes.CDLL:
+def _load_mpi_library() -> ctypes.CDLL:
     """Return the MPI library that mpi4py has loaded. (mpi4py's own calls hold the interpreter lock, so that nobody could answer PMI.)"""
     with open("/proc/self/maps") as maps:
         paths = {line.split()[-1] for line in maps if "libmpi" in line}
@@ -120,12 +120,12 @@ def world() -> Any:
 def _start_with_store(store: Store, rank: int, size: int) -> None:
     ours, theirs = socket.socketpair()
     theirs.set_inheritable(True)
-    threading.Thread(target=_serve, args=(ours, store, rank, size), name="PMI server", daemon=True).start()
+    threading.Thread(target=_serve_pmi, args=(ours, store, rank, size), name="PMI server", daemon=True).start()
     settings = {"PMI_FD": str(theirs.fileno()), "PMI_RANK": str(rank), "PMI_SIZE": str(size), "PMI_ID": str(rank)}
     os.environ.update(settings)
     given = ctypes.c_int(0)
     try:
-        code = _library().MPI_Init_thread(None, None, _THREAD_MULTIPLE, ctypes.byref(given))
+        code = _load_mpi_library().MPI_Init_thread(None, None, _THREAD_MULTIPLE, ctypes.byref(given))
     finally:
         for name in settings:
             del os.environ[name]  # processes started later are not in this world
@@ -141,10 +141,10 @@ def _join_launched_world(MPI: Any) -> None:
     MPI.Init_thread(MPI.THREAD_MULTIPLE)
     MPI.COMM_WORLD.Barrier()
     _unlink_shared_memory()
-    atexit.register(_take_leave, MPI)
+    atexit.register(_finalize_at_exit, MPI)
 
 
-def _take_leave(MPI: Any) -> None:
+def _finalize_at_exit(MPI: Any) -> None:
     """Finalize MPI at exit, unless the process ends by an error: mpiexec treats a process that ends without MPI_Finalize as failed, and
     ends all others."""
     if not hasattr(sys, "last_value") and not MPI.Is_finalized():

@@ -29,27 +29,27 @@ def _tensor_to_object(tensor: Tensor, tensor_size: Any, group: Any = None) -> An
     return pickle.loads(tensor.numpy()[: int(tensor_size)].tobytes())
 
 
-def _bytes(count: int) -> Tensor:
+def _empty_bytes(count: int) -> Tensor:
     return empty((count,), _uint8)
 
 
-def _number() -> Tensor:
+def _empty_number() -> Tensor:
     return empty((1,), _int64)
 
 
-def _sizes(size: Tensor, count: int, group: Any) -> list[int]:
-    sizes = [_number() for _ in range(count)]
+def _gather_sizes(size: Tensor, count: int, group: Any) -> list[int]:
+    sizes = [_empty_number() for _ in range(count)]
     collectives.all_gather(sizes, size, group)
     return [int(s) for s in sizes]
 
 
 def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
     """Gather the objects of all ranks into a list on every rank."""
-    if (pg := collectives._joined(group, "all_gather_object")) is None:
+    if (pg := collectives._group_if_member(group, "all_gather_object")) is None:
         return
     data, size = _object_to_tensor(obj)
-    sizes = _sizes(size, pg.size(), group)
-    outputs = [_bytes(n) for n in sizes]
+    sizes = _gather_sizes(size, pg.size(), group)
+    outputs = [_empty_bytes(n) for n in sizes]
     collectives.all_gather(outputs, data, group)
     for position, (output, n) in enumerate(zip(outputs, sizes)):
         object_list[position] = _tensor_to_object(output, n)
@@ -63,7 +63,7 @@ def gather_object(
     group_dst: int | None = None,
 ) -> None:
     """Gather the objects of all ranks into a list on rank `dst`."""
-    if (pg := collectives._joined(group, "gather_object")) is None:
+    if (pg := collectives._group_if_member(group, "gather_object")) is None:
         return
     root = collectives._root(pg, dst, group_dst, "dst", required=False)
     if pg.rank() == root and not object_gather_list:
@@ -71,11 +71,11 @@ def gather_object(
     if pg.rank() != root and object_gather_list:
         raise ValueError("Argument ``gather_list`` must NOT be specified on non-destination ranks.")
     data, size = _object_to_tensor(obj)
-    sizes = _sizes(size, pg.size(), group)
+    sizes = _gather_sizes(size, pg.size(), group)
     most = max(sizes)
-    padded = _bytes(most)
+    padded = _empty_bytes(most)
     padded[: data.numel()] = data
-    outputs = [_bytes(most) for _ in sizes] if pg.rank() == root else None
+    outputs = [_empty_bytes(most) for _ in sizes] if pg.rank() == root else None
     collectives.gather(padded, outputs, group=group, group_dst=root)
     if outputs is not None and object_gather_list is not None:
         for position, (output, n) in enumerate(zip(outputs, sizes)):
@@ -86,7 +86,7 @@ def broadcast_object_list(
     object_list: list[Any], src: int | None = None, group: Any = None, device: Any = None, group_src: int | None = None
 ) -> None:
     """Copy the objects of rank `src` into the lists of all ranks, which have the same length."""
-    if (pg := collectives._joined(group, "broadcast_object_list")) is None:
+    if (pg := collectives._group_if_member(group, "broadcast_object_list")) is None:
         return
     root = collectives._root(pg, 0 if src is None and group_src is None else src, group_src, "src")
     sizes = empty((len(object_list),), _int64)
@@ -94,7 +94,7 @@ def broadcast_object_list(
     for position, part in enumerate(parts):
         sizes[position] = part.numel()
     collectives.broadcast(sizes, group=group, group_src=root)
-    data = _bytes(int(sizes.sum()))
+    data = _empty_bytes(int(sizes.sum()))
     start = 0
     for part in parts:
         data[start : start + part.numel()] = part
@@ -119,12 +119,12 @@ def scatter_object_list(
     group_src: int | None = None,
 ) -> None:
     """Send one object of rank `src`'s list to each rank, into the first place of its output list."""
-    if (pg := collectives._joined(group, "scatter_object_list")) is None:
+    if (pg := collectives._group_if_member(group, "scatter_object_list")) is None:
         return
     if not isinstance(scatter_object_output_list, list) or len(scatter_object_output_list) < 1:
         raise ValueError("Expected argument scatter_object_output_list to be a list of size at least 1.")
     root = collectives._root(pg, src, group_src, "src", required=False)
-    limit = _number()
+    limit = _empty_number()
     padded, sizes = None, None
     if pg.rank() == root:
         if scatter_object_input_list is None:
@@ -133,10 +133,10 @@ def scatter_object_list(
         limit[0] = most = max(data.numel() for data, _ in parts)
         padded, sizes = [], [size for _, size in parts]
         for data, _ in parts:
-            padded.append(_bytes(most))
+            padded.append(_empty_bytes(most))
             padded[-1][: data.numel()] = data
     collectives.broadcast(limit, group=group, group_src=root)
-    mine, size = _bytes(int(limit)), _number()
+    mine, size = _empty_bytes(int(limit)), _empty_number()
     collectives.scatter(mine, padded, group=group, group_src=root)
     collectives.scatter(size, sizes, group=group, group_src=root)
     scatter_object_output_list[0] = _tensor_to_object(mine, size)
@@ -151,7 +151,7 @@ def send_object_list(
     use_batch: bool = False,
 ) -> None:
     """Send objects to one rank."""
-    if (pg := collectives._joined(group, "send_object_list")) is None:
+    if (pg := collectives._group_if_member(group, "send_object_list")) is None:
         return
     peer = collectives._root(pg, dst, group_dst, "dst")
     if pg.rank() == peer:
@@ -174,11 +174,11 @@ def recv_object_list(
     use_batch: bool = False,
 ) -> int:
     """Receive what `send_object_list` sent; returns the rank of the sender."""
-    if collectives._joined(group, "recv_object_list") is None:
+    if collectives._group_if_member(group, "recv_object_list") is None:
         return -1
     sizes = empty((len(object_list),), _int64)
     sender = collectives.recv(sizes, src, group, group_src=group_src)
-    data = _bytes(int(sizes.sum()))
+    data = _empty_bytes(int(sizes.sum()))
     collectives.recv(data, sender, group)
     _unpack(object_list, sizes, data)
     return sender

@@ -160,7 +160,7 @@ class OrderedGroup:
         if watching.active:
             watching.tell_sent(what)
         self._sequence += 1
-        detail = self._detail(what, tensors)
+        detail = self._describe_operation(what, tensors)
 
         def operate() -> None:
             began = time.perf_counter()
@@ -186,7 +186,7 @@ class OrderedGroup:
             future.wait()
         return Work(future, what=what)
 
-    def _detail(self, what: str, tensors: Sequence[Tensor]) -> str:
+    def _describe_operation(self, what: str, tensors: Sequence[Tensor]) -> str:
         """Return the number and shapes of an operation as text, which ranks compare at debug level DETAIL; "" at other levels."""
         if get_debug_level() is not DebugLevel.DETAIL:
             return ""
@@ -199,11 +199,11 @@ class OrderedGroup:
         with self._counting:
             self._unfinished += 1
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work_off, name="process group", daemon=True)
+                self._thread = threading.Thread(target=self._run_pending, name="process group", daemon=True)
                 self._thread.start()
         self._pending.put((operate, future, results))
 
-    def _work_off(self) -> None:
+    def _run_pending(self) -> None:
         while (item := self._pending.get()) is not None:
             operate, future, results = item
             try:

@@ -126,7 +126,7 @@ def _parse_rendezvous_config(text: str) -> dict[str, str]:
     return config
 
 
-def _words(text: str) -> list[str] | None:
+def _split_at_commas(text: str) -> list[str] | None:
     """Split a text at commas; two commas stand for one."""
     return [w.replace("\0", ",") for w in text.replace(",,", "\0").split(",")] if text else None
 
@@ -151,7 +151,7 @@ def config_from_args(args: argparse.Namespace) -> tuple[LaunchConfig, Callable |
     ranks = {int(r) for r in args.local_ranks_filter.split(",")} if args.local_ranks_filter else None
     logs = LogsSpecs(
         args.log_dir, Std.from_str(args.redirects), Std.from_str(args.tee), ranks,
-        _words(args.duplicate_stdout_filters), _words(args.duplicate_stderr_filters),
+        _split_at_commas(args.duplicate_stdout_filters), _split_at_commas(args.duplicate_stderr_filters),
     )  # fmt: skip
     settings = _parse_rendezvous_config(args.rdzv_conf)
     endpoint, backend, run_id = args.rdzv_endpoint, args.rdzv_backend, args.rdzv_id
@@ -166,10 +166,10 @@ def config_from_args(args: argparse.Namespace) -> tuple[LaunchConfig, Callable |
         signals_to_handle=args.signals_to_handle, virtual_local_rank=args.virtual_local_rank,
         shutdown_timeout=args.shutdown_timeout,
     )  # fmt: skip
-    return config, *_entry(args)
+    return config, *_entrypoint(args)
 
 
-def _entry(args: argparse.Namespace) -> tuple[Callable | str, list[str]]:
+def _entrypoint(args: argparse.Namespace) -> tuple[Callable | str, list[str]]:
     if args.run_path:
         return run_script_path, [args.training_script, *args.training_script_args]
     if args.no_python:

@@ -22,7 +22,7 @@ from .errors import DistNetworkError
 VARIABLE = "FLAMBEAU_DISTRIBUTED_SECRET"
 GREETING = b"flambeau store 1"
 _NONCE, _PROOF = 16, 32
-_PATIENCE_WITH_STRANGERS = 10.0
+_HANDSHAKE_SECONDS = 10.0
 
 
 def shared_secret() -> bytes:
@@ -55,7 +55,7 @@ def _from_file(path: Path) -> bytes:
         return file.read()
 
 
-def _proof(secret: bytes, side: bytes, asked: bytes, answered: bytes) -> bytes:
+def _hmac_digest(secret: bytes, side: bytes, asked: bytes, answered: bytes) -> bytes:
     return hmac.new(secret, side + asked + answered, hashlib.sha256).digest()
 
 
@@ -79,9 +79,9 @@ def admit(connection: socket.socket, secret: bytes) -> bool:
     connection.sendall(GREETING + mine)
     theirs = receive_exactly(connection, _NONCE + _PROOF)
     nonce, proof = theirs[:_NONCE], theirs[_NONCE:]
-    if not hmac.compare_digest(proof, _proof(secret, b"client", mine, nonce)):
+    if not hmac.compare_digest(proof, _hmac_digest(secret, b"client", mine, nonce)):
         return False
-    connection.sendall(_proof(secret, b"server", nonce, mine))
+    connection.sendall(_hmac_digest(secret, b"server", nonce, mine))
     return True
 
 
@@ -91,14 +91,14 @@ def introduce(connection: socket.socket, secret: bytes) -> None:
     if not greeting.startswith(GREETING):
         raise DistNetworkError("what answers at this address is not a store of Flambeau's")
     asked, mine = greeting[len(GREETING) :], os.urandom(_NONCE)
-    connection.sendall(mine + _proof(secret, b"client", asked, mine))
+    connection.sendall(mine + _hmac_digest(secret, b"client", asked, mine))
     try:
         answer = receive_exactly(connection, _PROOF)
     except (OSError, DistNetworkError):
         raise DistNetworkError(
             f"the store refused this process: it has another secret. Set {VARIABLE} to the same value on every machine"
         ) from None
-    if not hmac.compare_digest(answer, _proof(secret, b"server", mine, asked)):
+    if not hmac.compare_digest(answer, _hmac_digest(secret, b"server", mine, asked)):
         raise DistNetworkError("the server at this address does not know the secret of this job")
 
 
@@ -124,7 +124,7 @@ class Listener:
     def _admit(self, connection: socket.socket) -> None:
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection.settimeout(_PATIENCE_WITH_STRANGERS)
+            connection.settimeout(_HANDSHAKE_SECONDS)
             if self._trusts(connection):
                 connection.settimeout(None)
                 self.serve(connection)

@@ -66,7 +66,7 @@ class Parts:
                 memmove(memory.address + begin - low, source + begin - start, end - begin)
 
 
-_NOTHING = Memory(0, 0, None)
+_NO_MEMORY = Memory(0, 0, None)
 
 
 @functools.cache
@@ -116,7 +116,7 @@ class SharedEngine:
             try:
                 window = Window(self.store, name, self.rank, self.size, capacity, left, self.peers())
             except Missing as problem:
-                raise self._alone(problem) from None
+                raise self._missing_ranks_error(problem) from None
             self._windows[large] = window
         return window
 
@@ -124,7 +124,7 @@ class SharedEngine:
         names = ", ".join(str(self.ranks[r]) for r in ranks)
         return f"[Rank {self.ranks[self.rank]}]: {self._what}: rank {names}"
 
-    def _alone(self, problem: Missing) -> DistBackendError:
+    def _missing_ranks_error(self, problem: Missing) -> DistBackendError:
         """Return the error about ranks that timed out or ended."""
         who = self._explain(problem.ranks)
         if problem.dead:
@@ -134,17 +134,17 @@ class SharedEngine:
             self._failure = f"{who} did not come. Timed out waiting {self._waits * 1000:.0f}ms for it"
         return DistBackendError(self._failure)
 
-    def _begin(self, what: str, timeout: float) -> None:
+    def _begin_operation(self, what: str, timeout: float) -> None:
         if self._failure is not None:
             raise DistBackendError(f"{what}: this process group has failed before: {self._failure}")
         self._what, self._waits = what + self.detail, timeout
         self._deadline = time.monotonic() + timeout
 
-    def _meet(self, window: Window) -> int:
+    def _synchronize(self, window: Window) -> int:
         try:
             return window.meet(self._deadline)
         except Missing as problem:
-            raise self._alone(problem) from None
+            raise self._missing_ranks_error(problem) from None
         except GaveUp as problem:
             self._failure = (
                 self._explain([problem.rank]) + " gave up after an error of its own. Connection closed by peer"
@@ -155,7 +155,7 @@ class SharedEngine:
             window.give_up()
             raise
 
-    def _agree(self, window: Window, half: int, mine: bytes) -> None:
+    def _check_same_operation(self, window: Window, half: int, mine: bytes) -> None:
         """Raise unless all ranks run the same operation; `mine` is the one that this rank has announced."""
         for other in range(self.size):
             theirs = window.announced(other, half)
@@ -169,7 +169,7 @@ class SharedEngine:
                     one.give_up()
                 raise DistBackendError(self._failure)
 
-    def _rounds(
+    def _transfer(
         self,
         what: str,
         timeout: float,
@@ -187,7 +187,7 @@ class SharedEngine:
         if nbytes == 0:
             self.barrier(timeout, f"{what}, 0 bytes")
             return
-        self._begin(what, timeout)
+        self._begin_operation(what, timeout)
         window = self._window(nbytes > _SMALL)
         piece = window.capacity // unit * unit
         text = announcement(f"{self._what}, {nbytes} bytes")
@@ -196,9 +196,9 @@ class SharedEngine:
             count = min(piece, nbytes - start)
             window.announce(text)
             put(start, count, window.slots[window.half][self.rank])
-            half = self._meet(window)
+            half = self._synchronize(window)
             if start == 0:
-                self._agree(window, half, text)
+                self._check_same_operation(window, half, text)
             take(start, count, window.slots[half])
             start += count
 
@@ -206,11 +206,11 @@ class SharedEngine:
 
     def barrier(self, timeout: float, what: str = "barrier") -> None:
         if self.size > 1:
-            self._begin(what, timeout)
+            self._begin_operation(what, timeout)
             window = self._window(False)
             text = announcement(self._what)
             window.announce(text)
-            self._agree(window, self._meet(window), text)
+            self._check_same_operation(window, self._synchronize(window), text)
 
     def broadcast(self, memory: Memory, root: int, timeout: float) -> None:
         mine = self.rank == root
@@ -224,7 +224,7 @@ class SharedEngine:
                 memmove(memory.address + start, slots[root], count)
 
         if self.size > 1:
-            self._rounds(f"broadcast from {root}", timeout, memory.nbytes, 1, put, take)
+            self._transfer(f"broadcast from {root}", timeout, memory.nbytes, 1, put, take)
 
     def all_gather(
         self, memory: Memory | Parts, outputs: Sequence[Memory | Parts], timeout: float, root: int | None = None
@@ -240,7 +240,7 @@ class SharedEngine:
                     output.write(start, count, slot)
 
         what = "all_gather" if root is None else f"gather to {root}"
-        self._rounds(what, timeout, memory.nbytes, 1, put, take)
+        self._transfer(what, timeout, memory.nbytes, 1, put, take)
 
     def gather(self, memory: Memory, outputs: Sequence[Memory], root: int, timeout: float) -> None:
         self.all_gather(memory, outputs, timeout, root)
@@ -257,7 +257,7 @@ class SharedEngine:
 
         if self.size > 1:
             what = f"{_reduction('reduce', op, dtype)} to {root}"
-            self._rounds(what, timeout, memory.nbytes, dtype.itemsize, put, take)
+            self._transfer(what, timeout, memory.nbytes, dtype.itemsize, put, take)
 
     def _sum(self, target: int, sources: Sequence[int], count: int, dtype: Any, combine: Callable) -> None:
         """Set target to sources[0] + sources[1] + ..."""
@@ -279,13 +279,13 @@ class SharedEngine:
             def take(start: int, count: int, slots: list[int]) -> None:
                 self._sum(memory.address + start, slots, count // dtype.itemsize, dtype, combine)
 
-            self._rounds(_reduction("all_reduce", op, dtype), timeout, memory.nbytes, dtype.itemsize, put, take)
+            self._transfer(_reduction("all_reduce", op, dtype), timeout, memory.nbytes, dtype.itemsize, put, take)
         else:
             self._all_reduce_large(memory, dtype, op, combine, timeout)
 
     def _all_reduce_large(self, memory: Memory, dtype: Any, op: RedOpType, combine: Callable, timeout: float) -> None:
         """Let each rank reduce a share of every piece and distribute the result. Its own share of its own data is not copied."""
-        self._begin(_reduction("all_reduce", op, dtype), timeout)
+        self._begin_operation(_reduction("all_reduce", op, dtype), timeout)
         window, unit = self._window(True), dtype.itemsize
         text = announcement(f"{self._what}, {memory.nbytes} bytes")
         piece = window.capacity // (unit * self.size) * unit * self.size
@@ -301,29 +301,29 @@ class SharedEngine:
             if high < count:
                 memmove(slot + high, at + high, count - high)
             window.announce(text)
-            half = self._meet(window)
+            half = self._synchronize(window)
             if start == 0:
-                self._agree(window, half, text)
+                self._check_same_operation(window, half, text)
             result = window.slots[window.half][self.rank]
             if high > low:
-                self._share(at + low, window.slots[half], low, (high - low) // unit, dtype, combine)
+                self._reduce_slots(at + low, window.slots[half], low, (high - low) // unit, dtype, combine)
                 memmove(result, at + low, high - low)
             window.announce(text)
-            half = self._meet(window)
+            half = self._synchronize(window)
             for r in range(self.size):
                 if r != self.rank and bounds[r + 1] > bounds[r]:
                     memmove(at + bounds[r], window.slots[half][r], bounds[r + 1] - bounds[r])
 
-    def _share(self, own: int, slots: list[int], low: int, count: int, dtype: Any, combine: Callable) -> None:
+    def _reduce_slots(self, own: int, slots: list[int], low: int, count: int, dtype: Any, combine: Callable) -> None:
         out = array_at(own, count, dtype)
         for r in range(self.size):
             if r != self.rank:
                 combine(out, array_at(slots[r] + low, count, dtype), out)
 
     def scatter(self, memory: Memory, inputs: Sequence[Memory], root: int, timeout: float) -> None:
-        outputs = [memory if r == root else _NOTHING for r in range(self.size)]
+        outputs = [memory if r == root else _NO_MEMORY for r in range(self.size)]
         self._exchange(
-            f"scatter from {root}", inputs if self.rank == root else [_NOTHING] * self.size, outputs, timeout
+            f"scatter from {root}", inputs if self.rank == root else [_NO_MEMORY] * self.size, outputs, timeout
         )
 
     def all_to_all(self, inputs: Sequence[Memory], outputs: Sequence[Memory], timeout: float) -> None:
@@ -357,13 +357,13 @@ class SharedEngine:
         if self.size == 1:
             inputs[0].read(0, outputs[0].nbytes, outputs[0].address)
             return
-        self._begin(what, timeout)
+        self._begin_operation(what, timeout)
         sizes = [m.nbytes for m in inputs]
         text = None
         if take is not None and set(sizes) == {outputs[0].nbytes} and sizes[0]:  # then it is so on all ranks
             self._most, text = sizes[0], announcement(f"{self._what}, {sizes[0]} bytes for each")
         else:
-            self._longest(sizes, [m.nbytes for m in outputs])
+            self._longest_message(sizes, [m.nbytes for m in outputs])
         window = self._window(self._most * self.size > _SMALL)
         part = window.capacity // self.size // max(unit, 16) * max(unit, 16)
         for start in range(0, self._most, part):
@@ -374,9 +374,9 @@ class SharedEngine:
                     source.read(start, count, slot + r * part)
             if text is not None:
                 window.announce(text)
-            half = self._meet(window)
+            half = self._synchronize(window)
             if text is not None and start == 0:
-                self._agree(window, half, text)
+                self._check_same_operation(window, half, text)
             parts = [window.slots[half][r] + self.rank * part for r in range(self.size)]
             if take is not None:
                 count = min(part, outputs[0].nbytes - start)
@@ -388,15 +388,15 @@ class SharedEngine:
                 if count > 0:
                     memmove(target.address + start, parts[r], count)
 
-    def _longest(self, sizes: list[int], expected: list[int]) -> None:
+    def _longest_message(self, sizes: list[int], expected: list[int]) -> None:
         """Publish the sizes of this rank's messages; find the longest message between any two ranks."""
         window = self._window(False)
         row = struct.pack(f"<{self.size}q", *sizes)
         text = announcement(self._what)
         window.announce(text)
         memmove(window.slots[window.half][self.rank], row, len(row))
-        half = self._meet(window)
-        self._agree(window, half, text)
+        half = self._synchronize(window)
+        self._check_same_operation(window, half, text)
         self._most = 0
         for r in range(self.size):
             theirs = struct.unpack(f"<{self.size}q", ctypes.string_at(window.slots[half][r], len(row)))

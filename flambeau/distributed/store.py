@@ -126,7 +126,7 @@ class Table:
         self.queues: dict[str, deque[bytes]] = defaultdict(deque)
         self.changed = threading.Condition(new_lock())
 
-    def _until(self, ready: Callable[[], Any], seconds: float) -> bool:
+    def _wait_for(self, ready: Callable[[], Any], seconds: float) -> bool:
         """Wait, with the lock held, until `ready()` is true; return whether it is."""
         return bool(self.changed.wait_for(ready, seconds))
 
@@ -137,11 +137,11 @@ class Table:
 
     def get(self, key: str, seconds: float) -> bytes | None:
         with self.changed:
-            return self.values[key] if self._until(lambda: key in self.values, seconds) else None
+            return self.values[key] if self._wait_for(lambda: key in self.values, seconds) else None
 
     def wait(self, keys: Sequence[str], seconds: float) -> bool:
         with self.changed:
-            return self._until(lambda: all(key in self.values for key in keys), seconds)
+            return self._wait_for(lambda: all(key in self.values for key in keys), seconds)
 
     def check(self, keys: Sequence[str]) -> bool:
         with self.changed:
@@ -179,7 +179,7 @@ class Table:
 
     def pop(self, key: str, seconds: float) -> bytes | None:
         with self.changed:
-            return self.queues[key].popleft() if self._until(lambda: self.queues.get(key), seconds) else None
+            return self.queues[key].popleft() if self._wait_for(lambda: self.queues.get(key), seconds) else None
 
     def length(self, key: str) -> int:
         with self.changed:
@@ -197,9 +197,9 @@ class HashStore(Store):
         self._table.set(key, as_bytes(value))
 
     def get(self, key: str) -> bytes:
-        return self._found(self._table.get(key, self._timeout.total_seconds()))
+        return self._value_or_timeout(self._table.get(key, self._timeout.total_seconds()))
 
-    def _found(self, value: bytes | None) -> bytes:
+    def _value_or_timeout(self, value: bytes | None) -> bytes:
         if value is None:
             raise DistStoreError("Wait timeout")
         return value
@@ -241,7 +241,7 @@ class HashStore(Store):
         value = self._table.pop(key, self._timeout.total_seconds() if block else 0)
         if value is None and not block:
             raise QueueEmptyError("queue is empty")
-        return self._found(value)
+        return self._value_or_timeout(value)
 
     def queue_len(self, key: str) -> int:
         return self._table.length(key)
@@ -287,7 +287,7 @@ class PrefixStore(Store):
         return PrefixStore(self.prefix, self._store.clone())
 
 
-def _passed_on(name: str) -> Callable[..., Any]:
+def _delegate_with_prefix(name: str) -> Callable[..., Any]:
     """Return a method that calls that of the underlying store, with the prefix before the key or before all keys."""
 
     @functools.wraps(getattr(Store, name))
@@ -302,7 +302,7 @@ for _name in (
     "add", "append", "check", "compare_set", "delete_key", "get", "multi_get", "multi_set", "queue_len", "queue_pop", "queue_push", "set",
     "wait",
 ):  # fmt: skip
-    setattr(PrefixStore, _name, _passed_on(_name))
+    setattr(PrefixStore, _name, _delegate_with_prefix(_name))
 
 
 class FileStore(Store):

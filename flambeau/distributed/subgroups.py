@@ -14,8 +14,8 @@ from .groups import (
     GroupMember,
     _default_timeout,
     _get_default_group,
+    _group_or_default,
     _new_process_group,
-    _resolve,
     _world,
     get_global_rank,
     get_group_rank,
@@ -149,7 +149,7 @@ def split_group(
     """Split a group by lists of its ranks, each used at most once; return this rank's part."""
     if not split_ranks:
         raise ValueError("split_ranks cannot be None or empty")
-    parent = _resolve(parent_pg)
+    parent = _group_or_default(parent_pg)
     for ranks in split_ranks:
         if parent.rank() in ranks:
             members = [get_global_rank(parent, r) for r in sorted(ranks)]
@@ -161,7 +161,7 @@ def shrink_group(
     ranks_to_exclude: list[int], group: ProcessGroup | None = None, shrink_flags: int = 0, pg_options: Any = None
 ) -> ProcessGroup:
     """Return the group without some ranks, made by the remaining ones."""
-    pg = _resolve(group)
+    pg = _group_or_default(group)
     if pg.size() < 2:
         raise ValueError(
             f"Cannot shrink a process group with size {pg.size()}. Group must have at least 2 ranks to support shrinking."

@@ -22,7 +22,7 @@ from .errors import DistNetworkError, DistStoreError, QueueEmptyError
 from .store import DEFAULT_TIMEOUT, Store, Table, as_bytes
 
 _MOST_PARTS, _MOST_BYTES = 1 << 16, 1 << 31
-_PATIENCE_AT_EXIT = 2.0
+_EXIT_TIMEOUT_SECONDS = 2.0
 _COUNT = struct.Struct("<I")
 
 
@@ -78,7 +78,7 @@ class _Server(secret.Listener):
     def finish(self) -> None:
         """Answer pending requests before the process ends. The last key of a barrier wakes the process that serves the store as well as the
         others, and it must not end before they have got their answers."""
-        deadline = time.monotonic() + _PATIENCE_AT_EXIT
+        deadline = time.monotonic() + _EXIT_TIMEOUT_SECONDS
         while self.asking and time.monotonic() < deadline:
             time.sleep(0.005)
 
@@ -171,7 +171,7 @@ class TCPStore(Store):
         self._secret = secret.shared_secret()
         self._free: list[socket.socket] = []
         self._free.append(self._connect())
-        self._joined(world_size, wait_for_workers)
+        self._count_worker(world_size, wait_for_workers)
         if self._server is not None and not multi_tenant:
             weakref.finalize(self, self._server.close)
 
@@ -189,9 +189,9 @@ class TCPStore(Store):
         """Return whether this process stores the values."""
         return self._server is not None
 
-    def _joined(self, world_size: int | None, wait: bool) -> None:
+    def _count_worker(self, world_size: int | None, wait: bool) -> None:
         """Count this process; the master waits for the others."""
-        count = int(self._ask(b"add", b"init/", b"1")[0])
+        count = int(self._request(b"add", b"init/", b"1")[0])
         if not (self._server is not None and wait and world_size):
             return
         deadline = time.monotonic() + self._timeout.total_seconds()
@@ -202,7 +202,7 @@ class TCPStore(Store):
                     f"Timed out after {seconds + 1} seconds waiting for clients. {count}/{world_size} clients joined."
                 )
             time.sleep(0.01)
-            count = int(self._ask(b"add", b"init/", b"0")[0])
+            count = int(self._request(b"add", b"init/", b"0")[0])
 
     def _connect(self) -> socket.socket:
         deadline, pause = time.monotonic() + self._timeout.total_seconds(), 0.01
@@ -247,7 +247,7 @@ class TCPStore(Store):
             raise
         self._free.append(connection)
 
-    def _ask(self, *request: bytes) -> list[bytes]:
+    def _request(self, *request: bytes) -> list[bytes]:
         try:
             with self._connection() as connection:
                 _send(connection, request)
@@ -261,7 +261,7 @@ class TCPStore(Store):
             raise DistNetworkError(message)
         return answer
 
-    def _late(self, keys: Sequence[str], timeout: timedelta) -> DistStoreError:
+    def _timeout_error(self, keys: Sequence[str], timeout: timedelta) -> DistStoreError:
         names = ", ".join(f"/{key}" for key in keys)
         return DistStoreError(f"wait timeout after {int(timeout.total_seconds() * 1000)}ms, keys: {names}")
 
@@ -270,23 +270,23 @@ class TCPStore(Store):
         return b"/" + key.encode()
 
     def set(self, key: str, value: str | bytes) -> None:
-        self._ask(b"set", self._key(key), as_bytes(value))
+        self._request(b"set", self._key(key), as_bytes(value))
 
     def multi_set(self, keys: Sequence[str], values: Sequence[str | bytes]) -> None:
         if len(keys) != len(values):
             raise ValueError(f"multi_set(): {len(keys)} keys and {len(values)} values")
         if keys:
             pairs = [part for key, value in zip(keys, values) for part in (self._key(key), as_bytes(value))]
-            self._ask(b"set", *pairs)
+            self._request(b"set", *pairs)
 
     def _seconds(self, timeout: timedelta) -> bytes:
         return str(timeout.total_seconds()).encode()
 
     def multi_get(self, keys: Sequence[str]) -> list[bytes]:
         try:
-            return self._ask(b"get", self._seconds(self._timeout), *map(self._key, keys)) if keys else []
+            return self._request(b"get", self._seconds(self._timeout), *map(self._key, keys)) if keys else []
         except TimeoutError:
-            raise self._late(keys, self._timeout) from None
+            raise self._timeout_error(keys, self._timeout) from None
 
     def get(self, key: str) -> bytes:
         return self.multi_get([key])[0]
@@ -294,50 +294,50 @@ class TCPStore(Store):
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
         timeout = timeout or self._timeout
         try:
-            self._ask(b"wait", self._seconds(timeout), *map(self._key, keys))
+            self._request(b"wait", self._seconds(timeout), *map(self._key, keys))
         except TimeoutError:
-            raise self._late(keys, timeout) from None
+            raise self._timeout_error(keys, timeout) from None
 
     def check(self, keys: Sequence[str]) -> bool:
-        return self._ask(b"check", *map(self._key, keys)) == [b"1"]
+        return self._request(b"check", *map(self._key, keys)) == [b"1"]
 
     def add(self, key: str, amount: int) -> int:
         if not isinstance(amount, int):
             raise TypeError(f"add(): incompatible function arguments: expected an int, got {type(amount).__name__}")
-        return int(self._ask(b"add", self._key(key), str(amount).encode())[0])
+        return int(self._request(b"add", self._key(key), str(amount).encode())[0])
 
     def compare_set(self, key: str, expected_value: str | bytes, desired_value: str | bytes) -> bytes:
-        return self._ask(b"compare_set", self._key(key), as_bytes(expected_value), as_bytes(desired_value))[0]
+        return self._request(b"compare_set", self._key(key), as_bytes(expected_value), as_bytes(desired_value))[0]
 
     def append(self, key: str, value: str | bytes) -> None:
-        self._ask(b"append", self._key(key), as_bytes(value))
+        self._request(b"append", self._key(key), as_bytes(value))
 
     def delete_key(self, key: str) -> bool:
-        return self._ask(b"delete", self._key(key)) == [b"1"]
+        return self._request(b"delete", self._key(key)) == [b"1"]
 
     def num_keys(self) -> int:
-        return len(self._ask(b"list"))
+        return len(self._request(b"list"))
 
     def list_keys(self) -> list[str]:
-        return [key.decode()[1:] for key in self._ask(b"list") if key.startswith(b"/")]
+        return [key.decode()[1:] for key in self._request(b"list") if key.startswith(b"/")]
 
     def has_extended_api(self) -> bool:
         return True
 
     def queue_push(self, key: str, value: str | bytes) -> None:
-        self._ask(b"push", self._key(key), as_bytes(value))
+        self._request(b"push", self._key(key), as_bytes(value))
 
     def queue_pop(self, key: str, block: bool = True) -> bytes:
         timeout = self._timeout if block else timedelta(0)
         try:
-            return self._ask(b"pop", self._key(key), self._seconds(timeout))[0]
+            return self._request(b"pop", self._key(key), self._seconds(timeout))[0]
         except TimeoutError:
             if not block:
                 raise QueueEmptyError("queue is empty") from None
-            raise self._late([key], timeout) from None
+            raise self._timeout_error([key], timeout) from None
 
     def queue_len(self, key: str) -> int:
-        return int(self._ask(b"length", self._key(key))[0])
+        return int(self._request(b"length", self._key(key))[0])
 
     def clone(self) -> TCPStore:
         return TCPStore(self.host, self.port, None, False, self._timeout)

@@ -24,10 +24,10 @@ from .store import Store
 
 _SYSTEM_CALL = {"x86_64": 202}.get(platform.machine())  # futex; other machines would need fences between the stores
 _WAIT, _WAKE = 0, 1
-_LINE = 512  # bytes of control words for each rank: its phase, whether it gave up, and what it does in the two halves
+_WORDS_BYTES = 512  # control words of each rank: its phase, whether it gave up, and what it does in the two halves
 _GAVE_UP, _TEXT, _TEXT_SIZE = 1, 64, 192
-_LOOKS = 150  # at a word, before sleeping
-_SLICE = 0.1  # seconds of sleep between two looks at whether the others live
+_POLLS_BEFORE_SLEEP = 150  # at a word, before sleeping
+_SLEEP_SECONDS = 0.1  # seconds of sleep between two looks at whether the others live
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _syscall = _libc.syscall
@@ -38,7 +38,7 @@ class _Time(ctypes.Structure):
     _fields_ = [("seconds", ctypes.c_int64), ("nanoseconds", ctypes.c_int64)]
 
 
-_ONE_SLICE = _Time(int(_SLICE), int(_SLICE % 1 * 1e9))
+_SLEEP_TIME = _Time(int(_SLEEP_SECONDS), int(_SLEEP_SECONDS % 1 * 1e9))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -106,16 +106,16 @@ class Window:
 
     def __init__(self, store: Store, name: str, rank: int, size: int, capacity: int, timeout: timedelta, peers: Peers):
         self.rank, self.size, self.capacity, self.peers = rank, size, capacity, peers
-        control = (size * _LINE + 4095) // 4096 * 4096
+        control = (size * _WORDS_BYTES + 4095) // 4096 * 4096
         nbytes = control + 2 * size * capacity
         self.block = self._map(store, name, nbytes, timeout)
         base = self.block.ptr
         self.slots = [[base + control + (half * size + r) * capacity for r in range(size)] for half in (0, 1)]
         self._memory = memoryview((ctypes.c_char * control).from_address(base)).cast("B")
         self._words = self._memory.cast("I")
-        self._addresses = [base + r * _LINE for r in range(size)]
-        self._indices = [r * _LINE // 4 for r in range(size)]
-        self._text_starts = [[r * _LINE + _TEXT + half * _TEXT_SIZE for r in range(size)] for half in (0, 1)]
+        self._addresses = [base + r * _WORDS_BYTES for r in range(size)]
+        self._indices = [r * _WORDS_BYTES // 4 for r in range(size)]
+        self._text_starts = [[r * _WORDS_BYTES + _TEXT + half * _TEXT_SIZE for r in range(size)] for half in (0, 1)]
         self._others = [r for r in range(size) if r != rank]
         self.phase = 0
 
@@ -125,15 +125,15 @@ class Window:
             block = SharedBlock.allocate(nbytes)
             store.set(f"{name}/block", f"{os.getpid()} {block.fd}")
         else:
-            self._await(store, {f"{name}/block": 0}, timeout)
+            self._await_keys(store, {f"{name}/block": 0}, timeout)
             pid, descriptor = store.get(f"{name}/block").split()
             block = SharedBlock(os.open(f"/proc/{int(pid)}/fd/{int(descriptor)}", os.O_RDWR), nbytes, keep_fd=False)
         store.set(f"{name}/mapped/{self.rank}", "1")
-        self._await(store, {f"{name}/mapped/{r}": r for r in range(self.size)}, timeout)
+        self._await_keys(store, {f"{name}/mapped/{r}": r for r in range(self.size)}, timeout)
         block.give_up_descriptor()
         return block
 
-    def _await(self, store: Store, keys: dict[str, int], timeout: timedelta) -> None:
+    def _await_keys(self, store: Store, keys: dict[str, int], timeout: timedelta) -> None:
         """Wait for keys, each set by one rank; raises an error that names the missing ranks."""
         deadline = time.monotonic() + timeout.total_seconds()
         while True:
@@ -176,7 +176,7 @@ class Window:
 
     def _wait(self, other: int, index: int, target: int, deadline: float) -> None:
         words = self._words
-        for _ in range(_LOOKS):
+        for _ in range(_POLLS_BEFORE_SLEEP):
             if not (words[index] - target) & 0x80000000:
                 return
         address = ctypes.c_void_p(self._addresses[other])
@@ -184,11 +184,11 @@ class Window:
             seen = words[index]
             if not (seen - target) & 0x80000000:
                 return
-            _syscall(_SYSTEM_CALL, address, _WAIT, ctypes.c_uint32(seen), ctypes.byref(_ONE_SLICE), None, 0)
+            _syscall(_SYSTEM_CALL, address, _WAIT, ctypes.c_uint32(seen), ctypes.byref(_SLEEP_TIME), None, 0)
             if (words[index] - target) & 0x80000000:
-                self._check(target, deadline)
+                self._check_missing(target, deadline)
 
-    def _check(self, target: int, deadline: float) -> None:
+    def _check_missing(self, target: int, deadline: float) -> None:
         missing = [r for r in self._others if (self._words[self._indices[r]] - target) & 0x80000000]
         dead = [r for r in self.peers.dead() if r in missing]
         dead = [r for r in dead if (self._words[self._indices[r]] - target) & 0x80000000]  # some came, and ended then

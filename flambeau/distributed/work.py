@@ -88,7 +88,7 @@ class Work:
         raise NotImplementedError("Work.abort(): operations of the CPU engines cannot be taken back; destroy the group")
 
 
-class _OnWait(Future):
+class _LazyFuture(Future):
     """A future whose value is fetched by the thread that waits for it, and whose callbacks run in that thread, so that its modes see them.
     `ready()` tells whether fetching would take no time."""
 
@@ -97,7 +97,7 @@ class _OnWait(Future):
         self._fetch: Callable[[], Any] | None = fetch
         self._ready = ready
 
-    def _settle(self) -> None:
+    def _fetch_now(self) -> None:
         fetch, self._fetch = self._fetch, None
         if fetch is None:
             return
@@ -110,20 +110,20 @@ class _OnWait(Future):
 
     def done(self) -> bool:
         if not self._done and self._ready():
-            self._settle()
+            self._fetch_now()
         return self._done
 
     def wait(self) -> Any:
-        self._settle()
+        self._fetch_now()
         return super().wait()
 
     def _mapped(self, callback: Callable[[Future], Any]) -> Future:
         def fetch() -> Any:
-            self._settle()
+            self._fetch_now()
             return callback(self)
 
-        after = _OnWait(fetch, self.done)
-        self.add_done_callback(lambda _: after._settle())
+        after = _LazyFuture(fetch, self.done)
+        self.add_done_callback(lambda _: after._fetch_now())
         return after
 
 
@@ -131,7 +131,7 @@ class WatchedWork(Work):
     """Collective started under a mode: `wait` is an operator that the mode sees."""
 
     def __init__(self, fetch: Callable[[], list[Tensor]], ready: Callable[[], bool], what: str) -> None:
-        super().__init__(_OnWait(fetch, ready), what=what)
+        super().__init__(_LazyFuture(fetch, ready), what=what)
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         self._future.wait()

@@ -185,7 +185,7 @@ def test_metadata_names_no_file_outside(tmp_path):
     dcp.save({"x": flambeau.ones(3)}, checkpoint_id=tmp_path / "c")
     reader = dcp.FileSystemReader(tmp_path / "c")
     with pytest.raises(ValueError, match="outside of its folder"):
-        reader._checked("../../etc/passwd")
+        reader._check_path("../../etc/passwd")
     data = (tmp_path / "c" / ".metadata").read_bytes()
     (tmp_path / "c" / ".metadata").write_bytes(data.replace(b"__0_0.distcp", b"../../passwd"))
     with pytest.raises(dcp.CheckpointException, match="outside of its folder"):

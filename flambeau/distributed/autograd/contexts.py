@@ -168,7 +168,7 @@ class _Pass(engine.Pass):
         return None
 
 
-class _Container:
+class _Contexts:
     """All distributed autograd contexts of this worker."""
 
     def __init__(self) -> None:
@@ -229,7 +229,7 @@ class _Container:
                 self.agent.notify(worker, "release_context", number)
 
     # -- what the agent asks when messages leave and arrive -----------------------------------------------------------------
-    def leaving(self, tensors: Sequence[Tensor], to: int) -> tuple[int, int] | None:
+    def mark_outgoing(self, tensors: Sequence[Tensor], to: int) -> tuple[int, int] | None:
         """Return (context, message) ids for a message with these tensors, if this thread is in a context."""
         context = self.here
         if context is None:
@@ -242,7 +242,7 @@ class _Container:
                 context.sends[message] = SendRpcBackward(differentiable)
         return context.number, message
 
-    def arriving(self, mark: tuple[int, int], tensors: list[Tensor], source: int) -> DistAutogradContext:
+    def open_incoming(self, mark: tuple[int, int], tensors: list[Tensor], source: int) -> DistAutogradContext:
         """Return the context of a received message; its differentiable tensors get a `RecvRpcBackward` as history."""
         context = self.find_or_make(mark[0])
         if tensors:
@@ -265,7 +265,7 @@ class _Container:
         return running.feed([(function, i, g) for i, g in enumerate(tensors)])
 
 
-container = _Container()
+container = _Contexts()
 
 
 def backward(context_id: int, roots: list[Tensor], retain_graph: bool = False) -> None:

@@ -12,13 +12,13 @@ from typing import Any
 
 from ...core import naming
 from .. import groups, object_collectives
-from .._state_dict_utils import _mapped
+from .._state_dict_utils import _map_tensors
 from ..distributed_c10d import destroy_process_group, init_process_group
 from ..tcp_store import TCPStore
 from ..tensor import DTensor
 from .planner_helpers import SpreadPart, _is_elsewhere
 
-_PATIENCE = timedelta(minutes=10)
+_EXIT_TIMEOUT_SECONDS = timedelta(minutes=10)
 
 
 class _AsyncCheckpointExecutor(abc.ABC):
@@ -51,17 +51,17 @@ class _ProcessBasedAsyncCheckpointExecutor(_AsyncCheckpointExecutor):
     def execute_save(self, staging_future_or_state_dict: Any, **options: Any) -> Future:
         if options.pop("process_group", None) is not None:
             raise NotImplementedError("a save in another process is one of all ranks: process_group is not taken")
-        helper = _Helper.of_this_process(options.get("no_dist", False))
+        helper = _SavingProcess.of_this_process(options.get("no_dist", False))
         executor = ThreadPoolExecutor(1, "async checkpoint")
         future = executor.submit(helper.save, staging_future_or_state_dict, options)
         future.add_done_callback(lambda _: executor.shutdown(wait=False))
         return future
 
 
-class _Helper:
+class _SavingProcess:
     """The process that writes checkpoints in the background."""
 
-    _made: _Helper | None = None
+    _made: _SavingProcess | None = None
 
     def __init__(self, no_dist: bool) -> None:
         world = None if no_dist or not groups.is_initialized() else self._meeting_point()
@@ -74,7 +74,7 @@ class _Helper:
         atexit.register(self.close)
 
     @classmethod
-    def of_this_process(cls, no_dist: bool) -> _Helper:
+    def of_this_process(cls, no_dist: bool) -> _SavingProcess:
         if cls._made is None or not cls._made.process.is_alive():
             cls._made = cls(no_dist)
         return cls._made
@@ -103,7 +103,7 @@ class _Helper:
 
     def save(self, staged: Any, options: dict[str, Any]) -> Any:
         state = staged.result() if isinstance(staged, Future) else staged
-        self.pipe.send((_mapped(state, _without_mesh), options))
+        self.pipe.send((_map_tensors(state, _without_mesh), options))
         return self._expect()
 
     def close(self) -> None:
@@ -124,7 +124,7 @@ def _serve(pipe: Any, world: tuple[int, int, str, int] | None) -> None:
             rank, size, host, port = world
             os.environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)
             init_process_group(
-                "gloo", init_method=f"tcp://{host}:{port}", rank=rank, world_size=size, timeout=_PATIENCE
+                "gloo", init_method=f"tcp://{host}:{port}", rank=rank, world_size=size, timeout=_EXIT_TIMEOUT_SECONDS
             )
         pipe.send(("ready", None))
     except BaseException as problem:

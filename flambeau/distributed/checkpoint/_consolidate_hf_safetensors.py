@@ -53,7 +53,7 @@ class _Whole:
         return int(np.prod(self.shape, dtype=np.int64)) * _get_dtype(self.code).itemsize
 
 
-def _survey(folder: str) -> dict[str, _Whole]:
+def _find_tensors(folder: str) -> dict[str, _Whole]:
     """Return all tensors that have shards in a folder."""
     found: dict[str, _Whole] = {}
     for file in sorted(Path(folder).glob(f"*{SUFFIX}")):
@@ -91,13 +91,13 @@ def _write(path: Path, tensors: dict[str, _Whole]) -> None:
         stream.truncate(begin + position)
         for name, whole in tensors.items():
             if whole.bytes:
-                _fill(aside, begin + header[name][DATA_OFFSETS_KEY][0], whole)
+                _write_parts(aside, begin + header[name][DATA_OFFSETS_KEY][0], whole)
         stream.flush()
         os.fsync(stream.fileno())
     os.replace(aside, path)
 
 
-def _fill(file: Path, position: int, whole: _Whole) -> None:
+def _write_parts(file: Path, position: int, whole: _Whole) -> None:
     element = np.dtype((np.void, _get_dtype(whole.code).itemsize))
     target = np.memmap(file, element, "r+", position, tuple(whole.shape) or (1,))
     for part in whole.parts:
@@ -112,7 +112,7 @@ def _fill(file: Path, position: int, whole: _Whole) -> None:
 
 def _consolidate(input_dir: str, output_dir: str, numbers: dict[int, list[str]], threads: int) -> dict[str, str]:
     """Write the files with these numbers; return the file of each tensor."""
-    found = _survey(input_dir)
+    found = _find_tensors(input_dir)
     last = max(numbers, default=1)
     Path(output_dir).mkdir(parents=True, exist_ok=True)
     names = {number: _gen_file_name(number, last) for number in numbers}
@@ -133,7 +133,7 @@ def _by_number(mapping: dict[str, int]) -> dict[int, list[str]]:
 
 
 def _write_index(input_dir: str, output_dir: str, weight_map: dict[str, str]) -> None:
-    total = sum(whole.bytes for whole in _survey(input_dir).values())
+    total = sum(whole.bytes for whole in _find_tensors(input_dir).values())
     index = {"metadata": {"total_size": total}, "weight_map": weight_map}
     Path(output_dir, _metadata_fn).write_text(json.dumps(index, indent=2))
 
@@ -143,7 +143,7 @@ def consolidate_safetensors_files(
 ) -> None:
     """Write whole tensors, joined from the shards in `input_dir`, to files in `output_dir`: those of `fqn_to_index_mapping`, or one if
     it is None."""
-    mapping = fqn_to_index_mapping or dict.fromkeys(_survey(input_dir), 1)
+    mapping = fqn_to_index_mapping or dict.fromkeys(_find_tensors(input_dir), 1)
     _write_index(input_dir, output_dir, _consolidate(input_dir, output_dir, _by_number(mapping), num_threads))
 
 
@@ -157,7 +157,7 @@ def consolidate_safetensors_files_on_every_rank(
     """Consolidate safetensors files; every rank writes some of them."""
     rank, size = groups.get_rank(process_group), groups.get_world_size(process_group)
     numbers = _by_number(fqn_to_index_mapping)
-    found = _survey(input_dir)
+    found = _find_tensors(input_dir)
     last = max(numbers, default=1)
     Path(output_dir).mkdir(parents=True, exist_ok=True)
     own = [number for position, number in enumerate(sorted(numbers)) if position % size == rank]

@@ -105,13 +105,13 @@ class Rot13Example(StreamTransformExtension):
         return f"{self.registry_name()}/1"
 
     def transform_to(self, output: IO[bytes]) -> IO[bytes]:
-        return _Turning(output)  # type: ignore[return-value]
+        return _Rot13Stream(output)  # type: ignore[return-value]
 
     def transform_from(self, input: IO[bytes]) -> IO[bytes]:
-        return _Turning(input)  # type: ignore[return-value]
+        return _Rot13Stream(input)  # type: ignore[return-value]
 
 
-class _Turning(io.RawIOBase):
+class _Rot13Stream(io.RawIOBase):
     def __init__(self, inner: IO[bytes]) -> None:
         self.inner = inner
 

@@ -14,7 +14,7 @@ from .filesystem import FileSystemBase, FileSystemReader, FileSystemWriter, Seri
 __all__ = ["FsspecReader", "FsspecWriter"]
 
 
-def _opened(path: Any, **options: Any) -> Any:
+def _open_file_system(path: Any, **options: Any) -> Any:
     """Return the file system of a path or URL."""
     try:
         from fsspec.core import url_to_fs  # noqa: PLC0415 - only for those who use it
@@ -49,7 +49,7 @@ class FileSystem(FileSystemBase):
         return os.path.join(path, suffix)
 
     def init_path(self, path: str | os.PathLike, **options: Any) -> str | os.PathLike:
-        self.fs = _opened(path, **options)
+        self.fs = _open_file_system(path, **options)
         return path
 
     def rename(self, path: str | os.PathLike, new_path: str | os.PathLike) -> None:
@@ -63,7 +63,7 @@ class FileSystem(FileSystemBase):
         if isinstance(checkpoint_id, Path):
             return False
         try:
-            _opened(checkpoint_id)
+            _open_file_system(checkpoint_id)
         except ValueError:
             return False
         return True

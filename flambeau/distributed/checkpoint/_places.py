@@ -79,7 +79,7 @@ class FileSystem(FileSystemBase):
         return [str(p) for p in Path(path).iterdir()]
 
 
-def _to_disk(stream: Any) -> None:
+def _sync_stream(stream: Any) -> None:
     """Flush a stream and wait until its data is on the disk."""
     stream.flush()
     try:
@@ -88,7 +88,7 @@ def _to_disk(stream: Any) -> None:
         os.sync()
 
 
-def _folder_to_disk(path: Any) -> None:
+def _sync_folder(path: Any) -> None:
     """Wait until the entries of a folder are on the disk."""
     if not isinstance(path, Path):
         return  # of another file system

@@ -109,7 +109,7 @@ def _is_fsdp(module: Any) -> bool:
     return isinstance(module, Module) and _FSDP_WRAPPED in module._modules
 
 
-def _only(names: FQNS_T, key: str) -> str:
+def _single_name(names: FQNS_T, key: str) -> str:
     if len(names) != 1:
         raise AssertionError(f"Expected 1 FQN for key '{key}', got {len(names)}: {names}")
     return next(iter(names))
@@ -202,7 +202,7 @@ def _verify_options(
     for value, fqns in list(shared.items()):
         shared.update(dict.fromkeys(fqns, value))
     prefixes = {
-        f"{_only(_get_fqns(model, name), name)}."
+        f"{_single_name(_get_fqns(model, name), name)}."
         for name, module in model.named_modules()
         if submodules and module in submodules
     }

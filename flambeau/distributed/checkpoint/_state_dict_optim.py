@@ -18,7 +18,7 @@ from .._state_dict_utils import (
     _flatten_state_dict,
     _unflatten_state_dict,
 )
-from ._state_dict_names import _get_fqns, _maybe_full_or_cpu_state_dict, _only, _state_dict_fn, _StateDictInfo
+from ._state_dict_names import _get_fqns, _maybe_full_or_cpu_state_dict, _single_name, _state_dict_fn, _StateDictInfo
 
 _PG, _PARAMS, _STATE = "param_groups", "params", "state"
 
@@ -125,7 +125,7 @@ def _get_optim_state_dict(model: Module, optimizers: tuple[Optimizer, ...], info
     for optim in optimizers:
         _init_optim_state(optim)
         own = _state_dict_fn(optim, "state_dict")()
-        own = _fsdp_optim_state(model, optim, own, info) if info.fsdp_modules else _named(model, optim, own)
+        own = _fsdp_optim_state(model, optim, own, info) if info.fsdp_modules else _key_by_names(model, optim, own)
         if own:
             whole[_STATE].update(own[_STATE])
             whole[_PG].extend(own[_PG])
@@ -134,11 +134,11 @@ def _get_optim_state_dict(model: Module, optimizers: tuple[Optimizer, ...], info
     return _maybe_full_or_cpu_state_dict(whole, info)
 
 
-def _named(model: Module, optim: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
+def _key_by_names(model: Module, optim: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
     """Return the optimizer's state keyed by names of parameters instead of numbers."""
     numbers = {p: i for i, p in enumerate(p for group in optim.param_groups for p in group[_PARAMS])}
     names = {
-        numbers[parameter]: _only(_get_fqns(model, key), key)
+        numbers[parameter]: _single_name(_get_fqns(model, key), key)
         for key, parameter in model.named_parameters()
         if parameter in numbers
     }
@@ -154,7 +154,7 @@ def _fsdp_optim_state(
 
     with info.fsdp_context():
         found = fsdp.FullyShardedDataParallel.optim_state_dict(model, optim, state_dict)
-    return _renamed(found, {compiled: name for name, compiled in _compiled_names(model).items()})
+    return _rename_keys(found, {compiled: name for name, compiled in _compiled_names(model).items()})
 
 
 def _compiled_names(model: Module) -> dict[str, str]:
@@ -163,11 +163,11 @@ def _compiled_names(model: Module) -> dict[str, str]:
     for key, _ in model.named_parameters():
         plain, compiled = _get_fqns(model, key), _get_fqns(model, key, skip_compiler_prefix=False)
         if plain != compiled:
-            names[_only(plain, key)] = _only(compiled, key)
+            names[_single_name(plain, key)] = _single_name(compiled, key)
     return names
 
 
-def _renamed(state_dict: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+def _rename_keys(state_dict: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
     if not names or not state_dict:
         return state_dict
     return {
@@ -237,7 +237,7 @@ def _load_optim_state_dict(
             own = take(model, optim, state_dict, info) if take else _unflatten_optim_state_dict(optim, state_dict, info)
         if info.fsdp_modules:
             with info.fsdp_context():
-                named = _renamed(own, _compiled_names(model))
+                named = _rename_keys(own, _compiled_names(model))
                 own = fsdp.FullyShardedDataParallel.optim_state_dict_to_load(model, optim, named)
         elif info.full_state_dict:
             own = _spread_optim_state(model, optim, own, info)

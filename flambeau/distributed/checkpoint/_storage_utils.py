@@ -18,7 +18,7 @@ def _storage_setup(storage: Any, checkpoint_id: str | os.PathLike | None, reader
         return storage
     if not checkpoint_id:
         raise RuntimeError("`checkpoint_id` must be specified if storage_reader/storage_writer is None.")
-    for kind in _kinds(reader):
+    for kind in _storage_classes(reader):
         if kind.validate_checkpoint_id(checkpoint_id):
             made = kind(checkpoint_id)
             made.reset(checkpoint_id)
@@ -28,7 +28,7 @@ def _storage_setup(storage: Any, checkpoint_id: str | os.PathLike | None, reader
     )
 
 
-def _kinds(reader: bool) -> list[Any]:
+def _storage_classes(reader: bool) -> list[Any]:
     """Return the classes of readers or writers, the local one first."""
     kinds: list[Any] = [FileSystemReader if reader else FileSystemWriter]
     if importlib.util.find_spec("fsspec") is not None:

@@ -342,7 +342,7 @@ def _check_box_bounds(outer_box_size: Size, inner_box: ChunkStorageMetadata) -> 
     )
 
 
-def _overlapping(
+def _overlapping_pairs(
     parts: list[ChunkStorageMetadata], along: int
 ) -> list[tuple[ChunkStorageMetadata, ChunkStorageMetadata]]:
     """Return pairs of overlapping parts. Parts are swept in order along one dimension, compared with those not yet passed."""
@@ -369,7 +369,7 @@ def _validate_global_plan(global_plan: list[SavePlan], metadata: Metadata) -> li
         ]
         along = max(range(len(entry.size)), key=lambda dim: entry.size[dim])
         errors += [
-            f"key:{key} has overlapping chunks: {one} {other}" for one, other in _overlapping(entry.chunks, along)
+            f"key:{key} has overlapping chunks: {one} {other}" for one, other in _overlapping_pairs(entry.chunks, along)
         ]
         volume, held = math.prod(entry.size), sum(math.prod(part.sizes) for part in entry.chunks)
         if len(global_plan) > 1 and held != volume:

@@ -29,7 +29,7 @@ from ...serialization import load, save
 from ...serialization import safetensors as _safetensors
 from ._extension import ExtensionRegistry, StreamTransformExtension
 from ._hf_utils import CUSTOM_METADATA_KEY, DCP_VERSION_KEY, FORMAT_KEY, FORMAT_VALUE, HF_DCP_VERSION
-from ._places import FileSystem, FileSystemBase, _folder_to_disk, _to_disk
+from ._places import FileSystem, FileSystemBase, _sync_folder, _sync_stream
 from .metadata import Metadata, StorageMeta
 from .metadata_file import read_metadata, write_metadata
 from .planner import LoadItemType, LoadPlan, LoadPlanner, ReadItem, SavePlan, SavePlanner, WriteItem, WriteItemType
@@ -79,7 +79,7 @@ def _generate_uuid() -> str:
 # -- writing --------------------------------------------------------------------------------------------------------------------
 
 
-class _Unclosed(io.IOBase):
+class _UnclosableStream(io.IOBase):
     """A stream that extensions may close without closing the file behind it."""
 
     def __init__(self, raw: Any) -> None:
@@ -102,7 +102,7 @@ class _StorageWriterTransforms:
         self.extensions = extensions or ()
 
     def transform_save_stream(self, write_item: WriteItem, raw_stream: Any) -> tuple[Any, list[str]]:
-        stream: Any = _Unclosed(raw_stream)
+        stream: Any = _UnclosableStream(raw_stream)
         for extension in self.extensions:
             stream = extension.transform_to(stream)
         return stream, [extension.get_descriptor() for extension in reversed(self.extensions)]
@@ -130,7 +130,7 @@ def _split_by_size_and_type(bins: int, items: list[WriteItem]) -> list[list[Writ
     return shares
 
 
-def _on_host(tensor: Tensor) -> Tensor:
+def _copy_to_host(tensor: Tensor) -> Tensor:
     """Return a copy of the tensor's values in host memory, without the rest of its storage."""
     tensor = tensor.detach().cpu()
     if tensor.untyped_storage().nbytes() != tensor.numel() * tensor.element_size():
@@ -194,15 +194,15 @@ class _FileSystemWriter(StorageWriter):
                 stacklevel=2,
             )
         if self._own_rank() is not None:
-            plan = dataclasses.replace(plan, storage_data=_StoragePrefix(f"__{self.rank}_{self._fresh()}"))
+            plan = dataclasses.replace(plan, storage_data=_StoragePrefix(f"__{self.rank}_{self._unused_prefix()}"))
         return plan
 
-    def _fresh(self) -> str:
+    def _unused_prefix(self) -> str:
         """Return a prefix for the names of this save's files, different from those of an existing checkpoint."""
         return f"{self.save_id[:8]}_" if self._metadata_exists() else ""
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
-        fresh = self._fresh()
+        fresh = self._unused_prefix()
         return [
             dataclasses.replace(plan, storage_data=_StoragePrefix(f"__{rank}_{fresh}"))
             if plan.storage_data is None
@@ -253,7 +253,7 @@ class _FileSystemWriter(StorageWriter):
                 first = sorted(items, key=lambda item: item.type != WriteItemType.BYTE_IO)
                 results = [self._write_item(planner, stream, name, item) for item in first]
             if self.sync_files:
-                _to_disk(stream)
+                _sync_stream(stream)
         return results
 
     def _write_item(self, planner: SavePlanner, stream: Any, name: str, item: WriteItem) -> WriteResult:
@@ -263,7 +263,7 @@ class _FileSystemWriter(StorageWriter):
         if item.type == WriteItemType.BYTE_IO:
             target.write(data.getbuffer())
         else:
-            save(_on_host(data), target)
+            save(_copy_to_host(data), target)
         target.close()
         length = stream.tell() - start
         return WriteResult(item.index, length, _StorageInfo(name, start, length, descriptors or None))
@@ -278,12 +278,12 @@ class _FileSystemWriter(StorageWriter):
         with self.fs.create_stream(aside, "wb") as file:
             write_metadata(metadata, file)
             if self.sync_files:
-                _to_disk(file)
+                _sync_stream(file)
         if self.sync_files:
-            _folder_to_disk(self.path)  # the data files must exist before the metadata that names them
+            _sync_folder(self.path)  # the data files must exist before the metadata that names them
         self.fs.rename(aside, final)
         if self.sync_files:
-            _folder_to_disk(self.path)
+            _sync_folder(self.path)
         if rank is None:
             self._remove_others({info.relative_path for info in metadata.storage_data.values()})
 
@@ -320,7 +320,7 @@ def _write_safetensors(planner: SavePlanner, stream: Any, name: str, items: list
         if item.type == WriteItemType.BYTE_IO or item.tensor_data is None:
             raise ValueError(f"{item.index.fqn} is no tensor: a file of safetensors cannot hold it")
         data: Any = planner.resolve_data(item)
-        tensors[item.index.fqn] = tensor = _on_host(data).contiguous()
+        tensors[item.index.fqn] = tensor = _copy_to_host(data).contiguous()
         offsets[item.index.fqn] = {"saved_offsets": list(item.tensor_data.chunk.offsets)}
         size = tensor.numel() * tensor.element_size()
         results.append(WriteResult(item.index, size, _StorageInfo(name, 0, size)))
@@ -410,12 +410,12 @@ class FileSystemReader(StorageReader):
             where: _StorageInfo = self.storage_data[item.storage_index]
             by_file.setdefault(where.relative_path, []).append((where, item))
         for name, wanted in by_file.items():
-            with self.fs.create_stream(self.fs.concat_path(self.path, self._checked(name)), "rb") as stream:
+            with self.fs.create_stream(self.fs.concat_path(self.path, self._check_path(name)), "rb") as stream:
                 for where, item in sorted(wanted, key=lambda entry: entry[0].offset):
                     self._read_item(stream, where, item, planner)
         return settled(None)
 
-    def _checked(self, name: str) -> str:
+    def _check_path(self, name: str) -> str:
         """Return the path of a file; raises if (untrusted) metadata names one outside of the checkpoint's folder."""
         if type(name) is not str or Path(name).is_absolute() or ".." in Path(name).parts:
             raise ValueError(f"the checkpoint names a file outside of its folder: {name!r}")

@@ -66,7 +66,7 @@ class BroadcastingTorchSaveReader(StorageReader):
                     f"Non-tensor value identified at {item.storage_index.fqn}. At this time"
                     f" {type(self).__name__} only supports loading Tensors."
                 )
-            whole = self._sent(held.get(item.storage_index.fqn), planner, item)
+            whole = self._broadcast_whole(held.get(item.storage_index.fqn), planner, item)
             block = narrow_tensor_by_index(whole, item.storage_offsets, item.lengths)
             target = planner.resolve_tensor(item).detach()
             if target.size() != block.size():
@@ -75,7 +75,7 @@ class BroadcastingTorchSaveReader(StorageReader):
             planner.commit_tensor(item, target)
         return settled(None)
 
-    def _sent(self, own: Tensor | None, planner: Any, item: Any) -> Tensor:
+    def _broadcast_whole(self, own: Tensor | None, planner: Any, item: Any) -> Tensor:
         """Return the whole tensor, broadcast by the coordinator."""
         where = groups._get_pg_default_device()
         if own is None:

@@ -157,12 +157,12 @@ class HuggingFaceStorageReader(FileSystemReader):
                     piece = file.get_slice(key)
                     shape, kind = piece.get_shape(), _get_dtype(piece.get_dtype())
                     start = parts[key][SAVED_OFFSETS_KEY] if parts is not None else [0] * len(shape)
-                    self._note(entries, key, kind, start, shape)
+                    self._add_entry(entries, key, kind, start, shape)
                     places[MetadataIndex(key, start)] = _HFStorageInfo(name, Size(shape), kind)
         return Metadata(entries, storage_data=places, storage_meta=StorageMeta(load_id=self.load_id))
 
     @staticmethod
-    def _note(entries: dict[str, Any], key: str, kind: Any, start: list[int], shape: list[int]) -> None:
+    def _add_entry(entries: dict[str, Any], key: str, kind: Any, start: list[int], shape: list[int]) -> None:
         entry = entries.setdefault(key, TensorStorageMetadata(TensorProperties(dtype=kind), Size([0] * len(shape)), []))
         entry.chunks.append(ChunkStorageMetadata(Size(start), Size(shape)))
         entry.size = Size(max(known, a + n) for known, a, n in zip(entry.size, start, shape, strict=True))

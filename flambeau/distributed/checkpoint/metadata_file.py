@@ -16,8 +16,8 @@ from ...serialization.writer import StoragePickler
 from . import metadata as md
 
 _PROTOCOL = 4
-_METADATA = "torch.distributed.checkpoint.metadata"
-_OF_SHARDS = "torch.distributed._shard.sharded_tensor.metadata"
+_METADATA_MODULE = "torch.distributed.checkpoint.metadata"
+_SHARD_METADATA_MODULE = "torch.distributed._shard.sharded_tensor.metadata"
 
 
 def write_metadata(metadata: md.Metadata, file: Any) -> None:
@@ -49,11 +49,11 @@ def _plain_object(kind: type) -> Callable[..., Any]:
     return make
 
 
-def _encoding(kind: Any) -> Callable[..., Any]:
+def _enum_constructor(kind: Any) -> Callable[..., Any]:
     return lambda keys, value: kind(value)
 
 
-def _path(keys: Keys, *parts: Any) -> pathlib.PurePath:
+def _make_path(keys: Keys, *parts: Any) -> pathlib.PurePath:
     if not all(type(part) is str for part in parts):
         raise pickle.UnpicklingError("corrupt checkpoint: a path is made of strings")
     return pathlib.PurePosixPath(*parts)
@@ -65,11 +65,11 @@ class _MetadataUnpickler(RestrictedUnpickler):
     dispatch: ClassVar[Any] = dict(RestrictedUnpickler.dispatch)
 
     def find_class(self, module: str, name: str) -> Any:
-        known = _named().get((module, name))
+        known = _allowed_names().get((module, name))
         return super().find_class(module, name) if known is None else known
 
     def _constructor(self, function: Any, args: Any) -> Any:
-        make = _makers().get(function) if isinstance(function, type) else None
+        make = _constructors().get(function) if isinstance(function, type) else None
         if make is not None and type(args) is tuple:
             return make
         return super()._constructor(function, args)
@@ -77,7 +77,7 @@ class _MetadataUnpickler(RestrictedUnpickler):
     def load_build(self) -> None:
         built, state = self.stack[-2:]
         kind = type(built)
-        if kind not in _objects():
+        if kind not in _plain_classes():
             super().load_build()
             return
         self.stack.pop()
@@ -96,7 +96,7 @@ class _MetadataUnpickler(RestrictedUnpickler):
 
 
 @functools.cache
-def _objects() -> tuple[type, ...]:
+def _plain_classes() -> tuple[type, ...]:
     return (
         md.Metadata, md.MetadataIndex, md.ChunkStorageMetadata, md.TensorProperties, md.TensorStorageMetadata,
         md.BytesStorageMetadata, md.StorageMeta, naming.above("distributed.checkpoint.filesystem")._StorageInfo, md._OfShards,
@@ -104,23 +104,23 @@ def _objects() -> tuple[type, ...]:
 
 
 @functools.cache
-def _makers() -> dict[type, Callable]:
+def _constructors() -> dict[type, Callable]:
     return {
-        **{kind: _plain_object(kind) for kind in _objects()},
-        md._MEM_FORMAT_ENCODING: _encoding(md._MEM_FORMAT_ENCODING),
-        md._OfShards._codes: _encoding(md._OfShards._codes),
-        pathlib.PurePosixPath: _path,
+        **{kind: _plain_object(kind) for kind in _plain_classes()},
+        md._MEM_FORMAT_ENCODING: _enum_constructor(md._MEM_FORMAT_ENCODING),
+        md._OfShards._codes: _enum_constructor(md._OfShards._codes),
+        pathlib.PurePosixPath: _make_path,
     }
 
 
 @functools.cache
-def _named() -> dict[tuple[str, str], type]:
-    known: dict[tuple[str, str], type] = {(_METADATA, kind.__name__): kind for kind in _objects()}
-    known["torch.distributed.checkpoint.filesystem", "_StorageInfo"] = known.pop((_METADATA, "_StorageInfo"))
-    known[_METADATA, "_MEM_FORMAT_ENCODING"] = md._MEM_FORMAT_ENCODING
-    known[_METADATA, "TensorProperties"] = md.TensorProperties
-    known[_OF_SHARDS, "TensorProperties"] = md._OfShards  # what older checkpoints have
-    known[_OF_SHARDS, "MEM_FORMAT_ENCODING"] = md._OfShards._codes
+def _allowed_names() -> dict[tuple[str, str], type]:
+    known: dict[tuple[str, str], type] = {(_METADATA_MODULE, kind.__name__): kind for kind in _plain_classes()}
+    known["torch.distributed.checkpoint.filesystem", "_StorageInfo"] = known.pop((_METADATA_MODULE, "_StorageInfo"))
+    known[_METADATA_MODULE, "_MEM_FORMAT_ENCODING"] = md._MEM_FORMAT_ENCODING
+    known[_METADATA_MODULE, "TensorProperties"] = md.TensorProperties
+    known[_SHARD_METADATA_MODULE, "TensorProperties"] = md._OfShards  # what older checkpoints have
+    known[_SHARD_METADATA_MODULE, "MEM_FORMAT_ENCODING"] = md._OfShards._codes
     for module in ("pathlib", "pathlib._local"):
         for name in ("PosixPath", "PurePosixPath", "WindowsPath", "PureWindowsPath"):
             known[module, name] = pathlib.PurePosixPath

@@ -36,16 +36,16 @@ def load_sharded_optimizer_state_dict(
         if isinstance(entry, BytesStorageMetadata):
             wanted[key] = "<bytes_io>"
         else:
-            wanted[key] = _room(entry, model_state_dict.get(path[2]) if len(path) > 2 else None)
+            wanted[key] = _zeros_for(entry, model_state_dict.get(path[2]) if len(path) > 2 else None)
     load(wanted, storage_reader=storage_reader, planner=planner)
     return _unflatten_state_dict(wanted, paths)
 
 
-def _room(entry: TensorStorageMetadata, parameter: Any) -> Tensor:
+def _zeros_for(entry: TensorStorageMetadata, parameter: Any) -> Tensor:
     """Return a zero tensor for a value, sharded like the parameter if it has the same size."""
     dtype = entry.properties.dtype
     if isinstance(parameter, DTensor) and parameter.shape == entry.size:
         return spread_zeros(entry.size, dtype=dtype, device_mesh=parameter.device_mesh, placements=parameter.placements)
     if isinstance(parameter, ShardedTensor) and parameter.shape == entry.size:
-        return parameter._with(lambda part: zeros(part.shape, dtype=dtype, device=part.device))
+        return parameter._map_shards(lambda part: zeros(part.shape, dtype=dtype, device=part.device))
     return zeros(entry.size, dtype=dtype, device=None if parameter is None else parameter.device)

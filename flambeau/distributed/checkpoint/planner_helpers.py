@@ -146,7 +146,7 @@ def create_read_items_for_chunk_list(
 ) -> list[ReadItem]:
     """Return the items to read from the saved parts of a tensor to fill the parts `local_chunks`."""
     items = []
-    along = _widest(checkpoint_md.size)
+    along = _longest_dim(checkpoint_md.size)
     saved_parts = sorted(
         enumerate(checkpoint_md.chunks), key=lambda entry: entry[1].offsets[along] if along is not None else 0
     )
@@ -170,7 +170,7 @@ def create_read_items_for_chunk_list(
     return items
 
 
-def _widest(size: Size) -> int | None:
+def _longest_dim(size: Size) -> int | None:
     return max(range(len(size)), key=lambda dim: size[dim]) if len(size) else None
 
 
@@ -190,32 +190,32 @@ def _create_read_items(fqn: str, md: Any, obj: Any) -> list[ReadItem]:
 def _init_state_dict(state_dict: dict[str, Any]) -> None:
     """Allocate memory for meta tensors, in place."""
     for key, value in state_dict.items():
-        state_dict[key] = _materialised(value)
+        state_dict[key] = _materialise(value)
 
 
-def _materialised(value: Any) -> Any:
+def _materialise(value: Any) -> Any:
     if isinstance(value, DTensor):
         if value.device.type != "meta":
             return value
-        local = value.to_local().new_empty(value.to_local().shape, device=_place())
+        local = value.to_local().new_empty(value.to_local().shape, device=_default_device())
         return DTensor.from_local(
             local, value.device_mesh, value.placements, run_check=False, shape=value.size(), stride=value.stride()
         )
     if isinstance(value, ShardedTensor):
-        return value._with(_materialised, _place()) if value.device.type == "meta" else value
+        return value._map_shards(_materialise, _default_device()) if value.device.type == "meta" else value
     if isinstance(value, Tensor):
-        return value.new_empty(value.shape, device=_place()) if value.device.type == "meta" else value
+        return value.new_empty(value.shape, device=_default_device()) if value.device.type == "meta" else value
     if value is None or isinstance(value, (int, float, str, bytes, io.BytesIO)):
         return value
     if isinstance(value, dict):
         _init_state_dict(value)
         return value
     if isinstance(value, (list, tuple)):
-        made = [_materialised(v) for v in value]
+        made = [_materialise(v) for v in value]
         return tuple(made) if isinstance(value, tuple) else made
     return value
 
 
-def _place() -> Device:
+def _default_device() -> Device:
 
     return _get_pg_default_device() if is_initialized() else Device("cpu")

@@ -21,7 +21,7 @@ from .planner import LoadPlanner, ReadItem
 
 __all__ = ["QuantizedHuggingFaceStorageReader"]
 
-_FOUR_BITS = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0]
+_FP4_VALUES = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0]
 _FACTORS, _EXPONENTS = (".weight_scale_inv", ".weight"), ("_scales", "_blocks")
 
 
@@ -66,20 +66,20 @@ class QuantizedHuggingFaceStorageReader(HuggingFaceStorageReader):
         if not self._is_tensor_quantized(name):
             super()._process_read_request(f, req, planner)
             return
-        scales = self._scales(f, name)
-        fill(planner, req, self._groups(f, req, scales) if name.endswith("_blocks") else self._blocks(f, req, scales))
+        dequantize = self._dequantize_groups if name.endswith("_blocks") else self._dequantize_blocks
+        fill(planner, req, dequantize(f, req, self._read_scales(f, name)))
 
-    def _scales(self, file: Any, name: str) -> Tensor:
+    def _read_scales(self, file: Any, name: str) -> Tensor:
         scale = self._weight_scale_mapping[name]
         where = self._weight_map.get(scale)
         if where is None:
             raise ValueError(f"Scale tensor {scale} not found in weight_map")
         if where == self._weight_map.get(name):
             return file.get_tensor(scale)
-        with safe_open(str(Path(self.path) / self._checked(where)), framework="pt") as other:
+        with safe_open(str(Path(self.path) / self._check_path(where)), framework="pt") as other:
             return other.get_tensor(scale)
 
-    def _blocks(self, file: Any, req: ReadItem, scales: Tensor) -> Tensor:
+    def _dequantize_blocks(self, file: Any, req: ReadItem, scales: Tensor) -> Tensor:
         """Return a part of a matrix, each element multiplied by the factor of its block."""
         parts = [slice(start, start + size) for start, size in zip(req.storage_offsets, req.lengths)]
         weight = file.get_slice(req.storage_index.fqn)[tuple(parts)]
@@ -87,7 +87,7 @@ class QuantizedHuggingFaceStorageReader(HuggingFaceStorageReader):
         factors = scales.to(dt.float32)[rows][:, columns]
         return (weight.to(dt.float32) * factors).to(self.target_dtype)
 
-    def _groups(self, file: Any, req: ReadItem, scales: Tensor) -> Tensor:
+    def _dequantize_groups(self, file: Any, req: ReadItem, scales: Tensor) -> Tensor:
         """Return a part of a tensor of 4-bit numbers: whole groups are read, then narrowed to the requested part."""
         name = req.storage_index.fqn
         values = self._tensor_full_shapes[name + "_quantized"][-1] * 2
@@ -97,7 +97,7 @@ class QuantizedHuggingFaceStorageReader(HuggingFaceStorageReader):
         block = (*where, slice(None))
         packed = file.get_slice(name)[block]
         exponents = scales[tuple(where)].to(dt.int32) - 127
-        table = new_tensor(_FOUR_BITS, dtype=self.target_dtype)
+        table = new_tensor(_FP4_VALUES, dtype=self.target_dtype)
         halves = [table[(packed & 15).to(dt.int64)], table[(packed >> 4).to(dt.int64)]]
         numbers = stack(halves, -1).reshape(*packed.shape[:-1], values).ldexp(exponents.unsqueeze(-1))
         skipped = starts[-1] - first * values

@@ -44,7 +44,7 @@ def copied(value: Any, held: Any = None, pin: bool = False) -> Any:
             local, value.device_mesh, value.placements, run_check=False, shape=value.shape, stride=value.stride()
         )
     if isinstance(value, ShardedTensor):
-        return value._with(lambda t: copied(t, pin=pin), Device("cpu"))
+        return value._map_shards(lambda t: copied(t, pin=pin), Device("cpu"))
     if isinstance(value, Tensor):
         fits = isinstance(held, Tensor) and held.shape == value.shape and held.dtype is value.dtype
         if not fits:
@@ -76,7 +76,7 @@ class DefaultStager(AsyncStager):
     def __init__(self, config: StagingOptions | None = None) -> None:
         self._config = config or StagingOptions()
         self._thread = ThreadPoolExecutor(1, "staging") if self._config.use_async_staging else None
-        self._held: Any = None
+        self._staged_copy: Any = None
         self._staging: Future | None = None
 
     def stage(self, state_dict: dict[str, Any], **kwargs: Any) -> Any:
@@ -86,8 +86,8 @@ class DefaultStager(AsyncStager):
         return self._staging
 
     def _copy(self, state_dict: dict[str, Any]) -> dict[str, Any]:
-        self._held = copied(state_dict, self._held, self._config.use_pinned_memory)
-        return self._held
+        self._staged_copy = copied(state_dict, self._staged_copy, self._config.use_pinned_memory)
+        return self._staged_copy
 
     def synchronize_staging(self) -> None:
         if self._staging is not None:
@@ -97,7 +97,7 @@ class DefaultStager(AsyncStager):
         """Release the memory and the thread."""
         if self._thread is not None:
             self._thread.shutdown(wait=True)
-        self._held = None
+        self._staged_copy = None
 
 
 class BlockingAsyncStager(AsyncStager):

@@ -22,8 +22,8 @@ from ._state_dict_names import (
     _get_fqns,
     _iterate_valid_model_state,
     _maybe_full_or_cpu_state_dict,
-    _only,
     _patched_state_dict,
+    _single_name,
     _state_dict_fn,
     _StateDictInfo,
     _verify_options,
@@ -66,7 +66,7 @@ def _get_model_state_dict(model: Module, info: _StateDictInfo) -> dict[str, Any]
     with info.fsdp_context():
         state = _state_dict_fn(model, "state_dict")()
     for key in list(state):
-        fqn = _only(_get_fqns(model, key), key)
+        fqn = _single_name(_get_fqns(model, key), key)
         if fqn != key:
             state[fqn] = state.pop(key)
     if info.submodule_prefixes:
@@ -175,7 +175,7 @@ def _unflatten_model_state_dict(model: Module, state_dict: Any) -> dict[str, Any
     for submodule, state in state_dict.items():
         for name, module in model.named_modules():
             if module is submodule:
-                prefix = f"{_only(_get_fqns(model, name), name)}."
+                prefix = f"{_single_name(_get_fqns(model, name), name)}."
                 whole.update({prefix + key: value for key, value in state.items()})
     return whole
 

@@ -40,7 +40,7 @@ def load_state_dict(
     _load_state_dict(state_dict, storage_reader, process_group, coordinator_rank, no_dist, planner)
 
 
-def _alone(no_dist: bool) -> bool:
+def _is_single_process(no_dist: bool) -> bool:
     no_dist = no_dist or not groups.is_initialized()
     if no_dist:
         warnings.warn(
@@ -62,7 +62,7 @@ def load(
 ) -> None:
     """Load a checkpoint into the tensors of `state_dict`, in place: each rank reads what its shards need, however the checkpoint was
     sharded. Objects with `load_state_dict()` get their state by it; values that are not tensors are replaced."""
-    no_dist = _alone(no_dist)
+    no_dist = _is_single_process(no_dist)
     reader = _storage_setup(storage_reader, checkpoint_id, reader=True)
     keys = sorted(state_dict)  # the same order on all ranks
     states = {k: v.state_dict() if isinstance(v := state_dict[k], Stateful) else v for k in keys}

@@ -126,14 +126,14 @@ def async_save(
         upload.add_done_callback(lambda _: own.close())
     if isinstance(staged, Future):
         copied: Future = Future()
-        staged.add_done_callback(lambda done: _pass_on(done, copied))
+        staged.add_done_callback(lambda done: _copy_outcome(done, copied))
         return AsyncSaveResponse(staging_completion=copied, upload_completion=upload)
     if async_stager.should_synchronize_after_execute:
         async_stager.synchronize_staging()
     return upload
 
 
-def _pass_on(done: Future, target: Future) -> None:
+def _copy_outcome(done: Future, target: Future) -> None:
     problem = done.exception()
     if problem is None:
         target.set_result(None)

@@ -88,7 +88,7 @@ class _DistWrapper:
         object_collectives.scatter_object_list(box, given, src=self.global_coordinator_rank, group=self.group)
         return box[0]
 
-    def _combined(self, step: str, gathered: list | None, reduce_fun: Callable) -> Any:
+    def _combine_results(self, step: str, gathered: list | None, reduce_fun: Callable) -> Any:
         """Return the reduction of all ranks' results (on the coordinator), or the errors of some."""
         assert gathered is not None
         failures = _get_failure_dict(gathered)
@@ -104,16 +104,16 @@ class _DistWrapper:
         gathered = self.gather_object(_attempt(map_fun))
         results: Any = None
         if self.is_coordinator:
-            results = self._combined(step, gathered, reduce_fun)
+            results = self._combine_results(step, gathered, reduce_fun)
             if isinstance(results, CheckpointException):
                 results = [results] * self.get_world_size()
-        return _or_raise(self.scatter_object(results))
+        return _result_or_raise(self.scatter_object(results))
 
     def all_reduce(self, step: str, map_fun: Callable[[], T], reduce_fun: Callable[[list[T]], R]) -> R:
         """Reduce the results of every rank's map_fun() by reduce_fun on the coordinator, and return the result on every rank."""
         gathered = self.gather_object(_attempt(map_fun))
-        result = self._combined(step, gathered, reduce_fun) if self.is_coordinator else None
-        return _or_raise(self.broadcast_object(result))
+        result = self._combine_results(step, gathered, reduce_fun) if self.is_coordinator else None
+        return _result_or_raise(self.broadcast_object(result))
 
     def all_gather(self, step: str, map_fun: Callable[[], T]) -> list[T]:
         """Return the results of every rank's map_fun() on every rank."""
@@ -130,14 +130,14 @@ class _DistWrapper:
             result = _attempt(map_fun)
             if _is_wrapped_exception(result):
                 result = CheckpointException(step, {self.rank: result})
-        return _or_raise(self.broadcast_object(result))
+        return _result_or_raise(self.broadcast_object(result))
 
     def barrier(self) -> None:
         if self.use_dist:
             collectives.barrier(group=self.group)
 
 
-def _or_raise(result: Any) -> Any:
+def _result_or_raise(result: Any) -> Any:
     if isinstance(result, CheckpointException):
         raise result
     return result

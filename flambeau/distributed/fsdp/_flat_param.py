@@ -25,12 +25,12 @@ _torch = namespace("torch")
 _FSDP_SKIP_WRITEBACK_CHECK = "FSDP_SKIP_WRITEBACK_CHECK"  # a variable of the environment, "1" for yes
 
 
-class _Marked(_ParameterMeta):
+class _FlatParameterMeta(_ParameterMeta):
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, Tensor) and getattr(instance, "_is_flat_param", False)
 
 
-class FlatParameter(Parameter, metaclass=_Marked):
+class FlatParameter(Parameter, metaclass=_FlatParameterMeta):
     """Class for `isinstance(p, FlatParameter)`, which holds for parameters that are marked as flat."""
 
 
@@ -187,7 +187,7 @@ class FlatParam(FSDPParam):
             return
         self.root._parameters[FLAT_PARAM] = self.sharded_param
         for piece, hollow in zip(self.pieces, self._hollow):
-            for module, name in _places(piece.info):
+            for module, name in _owners(piece.info):
                 module._parameters.pop(name, None)
                 module.__dict__[name] = hollow
 
@@ -213,17 +213,17 @@ class FlatParam(FSDPParam):
             wanted = self.sharded_param.requires_grad if piece.param is None else piece.param.requires_grad
             if leaf.requires_grad is not wanted:
                 leaf.requires_grad_(wanted)
-            self._put(piece, leaf)
+            self._set_in_modules(piece, leaf)
 
     def show_parameters(self) -> None:
         """Set whole parameters, for programs that read them outside of forward and backward."""
         self.root._parameters.pop(FLAT_PARAM, None)
         for piece, leaf in zip(self.pieces, self.leaves):
-            self._put(piece, Parameter(leaf.detach(), self.sharded_param.requires_grad))
+            self._set_in_modules(piece, Parameter(leaf.detach(), self.sharded_param.requires_grad))
 
     @staticmethod
-    def _put(piece: Piece, tensor: Tensor) -> None:
-        for module, name in _places(piece.info):
+    def _set_in_modules(piece: Piece, tensor: Tensor) -> None:
+        for module, name in _owners(piece.info):
             module.__dict__.pop(name, None)
             module._parameters[name] = tensor  # type: ignore[assignment]
 
@@ -325,7 +325,7 @@ def _add_gradient(param: Any, grad: Tensor) -> None:
         param.grad.add_(grad)
 
 
-def _places(info: ParamModuleInfo) -> list[tuple[Module, str]]:
+def _owners(info: ParamModuleInfo) -> list[tuple[Module, str]]:
     return list(zip((info.module, *info.shared_modules), (info.param_name, *info.shared_param_names)))
 
 

@@ -29,7 +29,7 @@ def before_saving(unit: Any, prefix: str, keep_vars: bool) -> None:
     if _is_local(unit):
         unit._group._to_sharded()
     else:
-        unit._summon()
+        unit._gather_for_user()
 
 
 @no_grad()
@@ -49,7 +49,7 @@ def after_saving(unit: Any, state: dict[str, Any], prefix: str, *rest: Any) -> d
         if (key in own or key in shared) and not _is_local(unit):
             if leaves_out:
                 continue
-            value = _detached(unit, value)
+            value = _detach_for_state_dict(unit, value)
         elif leaves_out:
             continue
         dtype = unit._buffer_dtypes.get(clean_tensor_name(key[len(inner) :]))
@@ -59,7 +59,7 @@ def after_saving(unit: Any, state: dict[str, Any], prefix: str, *rest: Any) -> d
             value = value.cpu()
         state[prefix + key[len(inner) :]] = value
     if unit._group is not None and not _is_local(unit):
-        unit._dismiss(False)
+        unit._end_user_access(False)
     return state
 
 
@@ -93,13 +93,13 @@ def _shared_names(unit: Any, inner: str) -> dict[str, Any]:
     return found
 
 
-def _detached(unit: Any, value: Tensor) -> Any:
+def _detach_for_state_dict(unit: Any, value: Tensor) -> Any:
     if unit._state_dict_type is StateDictType.FULL_STATE_DICT or not value.shape:
         return value.detach().clone()
-    return _cut(value.detach(), shard_mesh(unit))
+    return _shard_rows(value.detach(), shard_mesh(unit))
 
 
-def _cut(value: Tensor, mesh: Any) -> Any:
+def _shard_rows(value: Tensor, mesh: Any) -> Any:
     """Return this rank's rows of a tensor that all ranks have."""
     size, start = Shard.local_shard_size_and_offset(value.shape[0], mesh.size(), mesh.get_local_rank())
     local = value.narrow(0, start, size).clone()
@@ -124,11 +124,11 @@ def before_loading(unit: Any, state: dict[str, Any], prefix: str, *rest: Any) ->
             state.update({inner + name: part for name, part in parts.items()})
             state.update({name: parts[piece.fqn] for name, piece in _shared_names(unit, inner).items()})
         return
-    unit._summon()
+    unit._gather_for_user()
 
 
 def after_loading(unit: Any, keys: Any) -> None:
     keys.missing_keys[:] = [clean_tensor_name(key) for key in keys.missing_keys]
     keys.unexpected_keys[:] = [clean_tensor_name(key) for key in keys.unexpected_keys]
     if unit._group is not None and not _is_local(unit):
-        unit._dismiss(True)
+        unit._end_user_access(True)

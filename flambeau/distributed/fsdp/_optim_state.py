@@ -17,14 +17,14 @@ from ..collectives import broadcast
 from ..object_collectives import all_gather_object, broadcast_object_list
 from ..tensor import DTensor
 from ._common_utils import clean_tensor_name, fsdp_units
-from ._full_state import _cut, shard_mesh
+from ._full_state import _shard_rows, shard_mesh
 from .api import OptimStateKeyType, StateDictSettings, StateDictType
 
 _torch = namespace("torch")
-_SPREAD = "a value for each element"  # in place of such a value, in messages between ranks
+_PER_ELEMENT = "a value for each element"  # in place of such a value, in messages between ranks
 
 
-class _Known:
+class _ParameterNames:
     """Names of a model's parameters, including those inside flat parameters."""
 
     def __init__(self, model: Module):
@@ -73,9 +73,9 @@ def is_spread(value: Any) -> bool:
 @no_grad()
 def optimizer_state(model: Module, params: list[Any], state_dict: dict, settings: StateDictSettings) -> dict[str, Any]:
     """Return an optimizer's state and groups keyed by names of parameters."""
-    known = _Known(model)
+    known = _ParameterNames(model)
     own = {known.of(p)[0]: state_dict["state"][n] for n, p in enumerate(params) if n in state_dict["state"]}
-    told = _told_by_all(own, known)
+    told = _gather_state_keys(own, known)
     state: dict[str, Any] = {}
     for first in sorted(told):
         mine = own.get(first, {})
@@ -85,7 +85,7 @@ def optimizer_state(model: Module, params: list[Any], state_dict: dict, settings
             continue
         for unit, piece, name in known.first[first]:
             state[name] = {
-                key: _gathered(unit, piece, mine.get(key), settings) if value is _SPREAD else value
+                key: _gather_state(unit, piece, mine.get(key), settings) if value is _PER_ELEMENT else value
                 for key, value in told[first].items()
             }
     if getattr(settings.optim_state_dict_config, "rank0_only", False) and groups.get_rank(known.group) != 0:
@@ -99,17 +99,17 @@ def optimizer_state(model: Module, params: list[Any], state_dict: dict, settings
     return result
 
 
-def _told_by_all(own: dict[str, dict], known: _Known) -> dict[str, dict[str, Any]]:
+def _gather_state_keys(own: dict[str, dict], known: _ParameterNames) -> dict[str, dict[str, Any]]:
     """Return the state keys (and scalar values) of each parameter on any rank: a rank without elements of a parameter may have none."""
-    mine = {n: {k: _SPREAD if is_spread(v) else v for k, v in state.items()} for n, state in own.items()}
+    mine = {n: {k: _PER_ELEMENT if is_spread(v) else v for k, v in state.items()} for n, state in own.items()}
     everybody: list[Any] = [None] * groups.get_world_size(known.group)
     all_gather_object(everybody, mine, known.group)
     found: dict[str, dict[str, Any]] = {}
     for one in everybody:
         for name, values in one.items():
             for key, value in values.items():
-                spread = isinstance(value, str) and value == _SPREAD
-                found.setdefault(name, {}).setdefault(key, _SPREAD if spread else value)
+                spread = isinstance(value, str) and value == _PER_ELEMENT
+                found.setdefault(name, {}).setdefault(key, _PER_ELEMENT if spread else value)
     for name in everybody[0]:
         parts = known.first.get(name)
         flat = None if parts is None else parts[0][0]._group._flat
@@ -121,7 +121,7 @@ def _told_by_all(own: dict[str, dict], known: _Known) -> dict[str, dict[str, Any
     return found
 
 
-def _gathered(unit: Any, piece: Any, value: Any, settings: StateDictSettings) -> Any:
+def _gather_state(unit: Any, piece: Any, value: Any, settings: StateDictSettings) -> Any:
     """Gather one state of one parameter, in its own shape."""
     flat = unit._group._flat
     part = flat._sharded_param_data
@@ -134,7 +134,7 @@ def _gathered(unit: Any, piece: Any, value: Any, settings: StateDictSettings) ->
         part = value
     whole = flat.whole(part)[piece.start : piece.start + piece.size].view(piece.shape).clone()
     if settings.state_dict_type is StateDictType.SHARDED_STATE_DICT and whole.shape:
-        return _cut(whole, shard_mesh(unit))
+        return _shard_rows(whole, shard_mesh(unit))
     return whole.cpu() if settings.optim_state_dict_config.offload_to_cpu else whole
 
 
@@ -144,7 +144,7 @@ def _gathered(unit: Any, piece: Any, value: Any, settings: StateDictSettings) ->
 @no_grad()
 def optimizer_state_to_load(model: Module, params: list[Any], state_dict: dict) -> dict[str, Any]:
     """Convert state keyed by name to this rank's state keyed by number."""
-    given, known = state_dict["state"], _Known(model)
+    given, known = state_dict["state"], _ParameterNames(model)
     state: dict[int, dict[str, Any]] = {}
     numbers = {name: number for number, param in enumerate(params) for name in known.of(param)}
     for first in sorted({*known.first, *known.names.values()}):  # the same on all ranks, whatever their optimizers hold
@@ -152,9 +152,9 @@ def optimizer_state_to_load(model: Module, params: list[Any], state_dict: dict) 
             continue
         members = known.first.get(first)
         if members is None:
-            made = {key: _fetched(value) for key, value in given[first].items()}
+            made = {key: _fetch(value) for key, value in given[first].items()}
         else:
-            made = _part(members, given)
+            made = _local_state(members, given)
         if first in numbers:
             state[numbers[first]] = made
     result: dict[str, Any] = {"state": {number: state[number] for number in sorted(state)}}
@@ -166,7 +166,7 @@ def optimizer_state_to_load(model: Module, params: list[Any], state_dict: dict) 
     return result
 
 
-def _part(members: list[tuple[Any, Any, str]], given: dict[str, Any]) -> dict[str, Any]:
+def _local_state(members: list[tuple[Any, Any, str]], given: dict[str, Any]) -> dict[str, Any]:
     """Return this rank's part of the state of one parameter."""
     flat = members[0][0]._group._flat
     bounds = {id(piece): (low, high) for piece, low, high in flat.own_parts()}
@@ -174,11 +174,11 @@ def _part(members: list[tuple[Any, Any, str]], given: dict[str, Any]) -> dict[st
     result: dict[str, Any] = {}
     for key, value in given[members[0][2]].items():
         if not is_spread(value):
-            result[key] = _agreed(key, value, members, given)
+            result[key] = _check_scalars_agree(key, value, members, given)
             continue
         part = None
         for _, piece, name in members:
-            whole = _fetched(given[name][key])
+            whole = _fetch(given[name][key])
             part = whole.new_zeros(size) if part is None else part
             low, high = bounds[id(piece)]
             begin = size * flat.rank + low - piece.start
@@ -191,10 +191,10 @@ def _part(members: list[tuple[Any, Any, str]], given: dict[str, Any]) -> dict[st
     return result
 
 
-def _agreed(key: str, value: Any, members: list[tuple[Any, Any, str]], given: dict[str, Any]) -> Any:
+def _check_scalars_agree(key: str, value: Any, members: list[tuple[Any, Any, str]], given: dict[str, Any]) -> Any:
     """Return a scalar state value, after checking that all parameters of a flat one have the same."""
     for _, _, name in members[1:]:
-        if name not in given or key not in given[name] or not _same(given[name][key], value):
+        if name not in given or key not in given[name] or not _is_same_value(given[name][key], value):
             raise ValueError(
                 "All unflattened parameters comprising a single flat parameter must have scalar state with the same value and dtype:"
                 f" {key} of {name}"
@@ -202,7 +202,7 @@ def _agreed(key: str, value: Any, members: list[tuple[Any, Any, str]], given: di
     return value
 
 
-def _same(one: Any, other: Any) -> bool:
+def _is_same_value(one: Any, other: Any) -> bool:
     if isinstance(one, Tensor) and isinstance(other, Tensor):
         return one.dtype is other.dtype and bool(one == other)
     return type(one) is type(other) and one == other
@@ -226,7 +226,7 @@ class _OnRank0:
         return tensor
 
 
-def _fetched(value: Any) -> Any:
+def _fetch(value: Any) -> Any:
     """Return a value as a whole tensor, gathered or broadcast if needed."""
     if isinstance(value, DTensor):
         return value.full_tensor()
@@ -255,7 +255,7 @@ def from_rank_0(state_dict: dict | None, group: Any) -> dict:
 
 def with_keys(state_dict: dict, kind: OptimStateKeyType, model: Module, params: list[Any]) -> dict[str, Any]:
     """Convert the optimizer state of an unsharded model between names and numbers as keys."""
-    names = _Known(model).names
+    names = _ParameterNames(model).names
     order = [names[id(p)] for p in params]
     table: dict[Any, Any] = (
         dict(enumerate(order)) if kind is OptimStateKeyType.PARAM_NAME else {n: i for i, n in enumerate(order)}

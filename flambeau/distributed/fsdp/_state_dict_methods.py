@@ -121,7 +121,7 @@ class StateDictMethods(Module):
         model: Module, optim: Any, optim_input: Any = None, rank0_only: bool = True, group: Any = None
     ) -> dict[str, Any]:
         """Return the full state of an optimizer, by default on rank 0 only."""
-        _given(model, optim, optim_input)
+        _params(model, optim, optim_input)
         settings = StateDictSettings(
             StateDictType.FULL_STATE_DICT, FullStateDictConfig(), FullOptimStateDictConfig(rank0_only=rank0_only)
         )
@@ -140,7 +140,7 @@ class StateDictMethods(Module):
         full_optim_state_dict: dict[Any, Any], model: Module, optim_input: Any = None, optim: Any = None
     ) -> dict[str, Any]:
         """Return this rank's part of a whole optimizer state."""
-        return _optim_state.optimizer_state_to_load(model, _given(model, optim, optim_input), full_optim_state_dict)
+        return _optim_state.optimizer_state_to_load(model, _params(model, optim, optim_input), full_optim_state_dict)
 
     @staticmethod
     def flatten_sharded_optim_state_dict(sharded_optim_state_dict: dict[Any, Any], model: Module, optim: Any) -> dict[str, Any]:  # fmt: skip
@@ -154,7 +154,7 @@ class StateDictMethods(Module):
     ) -> dict[str, Any]:  # fmt: skip
         """Return this rank's part of a whole optimizer state that rank 0 has."""
         return _optim_state.optimizer_state_to_load(
-            model, _given(model, optim, optim_input), _optim_state.from_rank_0(full_optim_state_dict, group)
+            model, _params(model, optim, optim_input), _optim_state.from_rank_0(full_optim_state_dict, group)
         )
 
     @staticmethod
@@ -162,10 +162,10 @@ class StateDictMethods(Module):
         optim_state_dict: dict[Any, Any], optim_state_key_type: OptimStateKeyType, model: Module, optim_input: Any = None, optim: Any = None
     ) -> dict[str, Any]:  # fmt: skip
         """Return the state keyed by names or by numbers of parameters (for a model that is not sharded)."""
-        return _optim_state.with_keys(optim_state_dict, optim_state_key_type, model, _given(model, optim, optim_input))
+        return _optim_state.with_keys(optim_state_dict, optim_state_key_type, model, _params(model, optim, optim_input))
 
 
-def _given(model: Module, optim: Any, optim_input: Any) -> list[Any]:
+def _params(model: Module, optim: Any, optim_input: Any) -> list[Any]:
     """Return the parameters of an optimizer, also if they are given by the former argument `optim_input`."""
     if optim_input is not None:
         warnings.warn(

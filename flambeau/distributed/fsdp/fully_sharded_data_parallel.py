@@ -131,7 +131,7 @@ class FullyShardedDataParallel(StateDictMethods):
                 options["ignored_states"] = ignored
             auto_wrap(FullyShardedDataParallel, module, auto_wrap_policy, left_out, ignored, options)
         self._fsdp_wrapped_module = module
-        self._settings(strategy, mixed_precision, cpu_offload, backward_prefetch, forward_prefetch, limit_all_gathers)
+        self._set_up(strategy, mixed_precision, cpu_offload, backward_prefetch, forward_prefetch, limit_all_gathers)
         self._use_orig_params, self._info, self._device_mesh = use_orig_params, info, device_mesh
         self._ignored_params = {id(p) for p in ignored}
         params = self._own_parameters(left_out)
@@ -143,7 +143,7 @@ class FullyShardedDataParallel(StateDictMethods):
             self._synchronise(params, buffers, info)
         self._make_unit(params, device, left_out)
 
-    def _settings(self, strategy: Any, precision: Any, offload: Any, prefetch: Any, forward: bool, limit: bool) -> None:
+    def _set_up(self, strategy: Any, precision: Any, offload: Any, prefetch: Any, forward: bool, limit: bool) -> None:
         self.sharding_strategy, self.mixed_precision = strategy, precision or MixedPrecision()
         self.cpu_offload, self.backward_prefetch = offload or CPUOffload(), prefetch
         self.forward_prefetch, self.limit_all_gathers = forward, limit
@@ -440,14 +440,14 @@ class FullyShardedDataParallel(StateDictMethods):
             units = [unit for unit in units if unit is module]
         for unit in units:
             unit._assert_state([TrainingState.IDLE])
-            unit._summon(with_grads)
+            unit._gather_for_user(with_grads)
         try:
             yield
         finally:
             for unit in units:
-                unit._dismiss(writeback)
+                unit._end_user_access(writeback)
 
-    def _summon(self, with_grads: bool = False) -> None:
+    def _gather_for_user(self, with_grads: bool = False) -> None:
         """Gather whole parameters, in their own precision."""
         if self._fsdp_state._training_state is not PassState.IDLE:
             raise AssertionError(
@@ -465,9 +465,9 @@ class FullyShardedDataParallel(StateDictMethods):
         group.wait_for_unshard()
         flat.show_parameters()
         if with_grads:
-            self._summon_gradients()
+            self._gather_gradients()
 
-    def _summon_gradients(self) -> None:
+    def _gather_gradients(self) -> None:
         flat = self._group._flat  # type: ignore[union-attr]
         part = zeros_like(flat._sharded_param_data)
         if flat.use_orig_params:
@@ -481,7 +481,7 @@ class FullyShardedDataParallel(StateDictMethods):
             param = getattr(piece.info.module, piece.info.param_name)
             param.grad = gathered[piece.start : piece.start + piece.size].view(piece.shape)
 
-    def _dismiss(self, writeback: bool) -> None:
+    def _end_user_access(self, writeback: bool) -> None:
         self.training_state = TrainingState.IDLE
         group = self._group
         if group is not None:

@@ -40,11 +40,11 @@ def load_shards(model: Module, path: Any, strict: bool = True) -> tuple[list[str
             if name not in wanted:
                 unexpected.append(name)
                 continue
-            _fill(name, wanted[name], tensor)
+            _copy_into(name, wanted[name], tensor)
             found.add(name)
-    held = {_memory(wanted[name]) for name in found}
+    held = {_storage_id(wanted[name]) for name in found}
     # Others are tied.
-    missing = [name for name, value in wanted.items() if name not in found and _memory(value) not in held]
+    missing = [name for name, value in wanted.items() if name not in found and _storage_id(value) not in held]
     if strict and (missing or unexpected):
         raise RuntimeError(
             f"Error(s) in loading state_dict for {type(model).__name__}: missing {sorted(missing)}, unexpected {sorted(unexpected)}"
@@ -52,11 +52,11 @@ def load_shards(model: Module, path: Any, strict: bool = True) -> tuple[list[str
     return missing, unexpected
 
 
-def _memory(tensor: Any) -> int:
+def _storage_id(tensor: Any) -> int:
     return id((tensor._local_tensor if isinstance(tensor, DTensor) else tensor)._storage)
 
 
-def _fill(name: str, target: Any, tensor: Tensor) -> None:
+def _copy_into(name: str, target: Any, tensor: Tensor) -> None:
     if tuple(target.shape) != tuple(tensor.shape):
         raise RuntimeError(
             f"size mismatch for {name}: copying a param with shape {tensor.shape} from checkpoint, the shape in current model is"

@@ -56,7 +56,7 @@ class HookReduction(ReduceScatter):
         self.hook(self.state, gradient)
 
 
-def _norm(grads: list[Tensor], kind: float, device: Any) -> Tensor:
+def _norm_of_gradients(grads: list[Tensor], kind: float, device: Any) -> Tensor:
     if not grads:
         return _torch["zeros"]((), device=device)
     norms = [vector_norm(g.detach().float().to(device), kind) for g in grads]
@@ -65,10 +65,10 @@ def _norm(grads: list[Tensor], kind: float, device: Any) -> Tensor:
 
 def total_norm(cut: list[Tensor], whole: list[Tensor], kind: float, info: Any, device: Any) -> Tensor:
     """Return the norm of gradients of which each rank of `info` has a part, and of others that every rank has whole."""
-    total = _norm(cut, kind, device)
+    total = _norm_of_gradients(cut, kind, device)
     if isinstance(info, FSDPMeshInfo):
         endless = kind == float("inf")
         total = total if endless else total**kind
         all_reduce_(total, ReduceOp.MAX if endless else ReduceOp.SUM, info.shard_process_group)
         total = total if endless else total ** (1.0 / kind)
-    return _norm([total, _norm(whole, kind, device)], kind, device) if whole else total
+    return _norm_of_gradients([total, _norm_of_gradients(whole, kind, device)], kind, device) if whole else total

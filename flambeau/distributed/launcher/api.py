@@ -66,7 +66,7 @@ class elastic_launch:
         return launch_agent(self._config, self._entrypoint, list(args))
 
 
-def _name(entrypoint: Callable | str | None, args: list[Any]) -> str:
+def _failure_name(entrypoint: Callable | str | None, args: list[Any]) -> str:
     """Return the name that a failure is reported under: the script, not the interpreter that runs it."""
     if callable(entrypoint):
         return entrypoint.__qualname__
@@ -96,6 +96,6 @@ def launch_agent(config: LaunchConfig, entrypoint: Callable | str | None, args: 
         spec = WorkerSpec(
             config.role, config.nproc_per_node, get_rendezvous_handler(parameters), entrypoint, tuple(args),
             config.max_restarts, config.monitor_interval, config.start_method, config.logs_specs, config.signals_to_handle,
-            config.shutdown_timeout, config.virtual_local_rank, _name(entrypoint, args),
+            config.shutdown_timeout, config.virtual_local_rank, _failure_name(entrypoint, args),
         )  # fmt: skip
         return Agent(spec).run()

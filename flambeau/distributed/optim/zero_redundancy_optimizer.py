@@ -66,7 +66,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
     ) -> None:
         if overlap_with_ddp:
             raise NotImplementedError("ZeroRedundancyOptimizer(overlap_with_ddp=True) is not in Flambeau yet")
-        given = _checked(params)
+        given = _check_params(params)
         self.initialized = False
         Optimizer.__init__(self, given, defaults)
         Joinable.__init__(self)
@@ -77,7 +77,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         self.parameters_as_bucket_view = parameters_as_bucket_view
         self._buckets: list[Tensor] = []
         self._all_state_dicts: list[dict] = []
-        self._share_out()
+        self._assign_owners()
         self.initialized = True
 
     # -- who has what -------------------------------------------------------------------------------------------------------
@@ -86,7 +86,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
     def _all_params(self) -> list[Any]:
         return [p for group in self.param_groups for p in group["params"]]
 
-    def _share_out(self) -> None:
+    def _assign_owners(self) -> None:
         """Assign parameters to ranks: large ones first, each to the rank with the fewest elements so far."""
         load = [0] * self.world_size
         self._owner: dict[Tensor, int] = {}
@@ -97,27 +97,27 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
                 self._owner[parameter] = rank
         self._mask = [p.requires_grad for p in self._all_params]
         if self.parameters_as_bucket_view:
-            self._lay_out()
-        own = [{**g, "params": self._of(g, self.rank)} for g in self.param_groups]
+            self._make_contiguous()
+        own = [{**g, "params": self._owned_by(g, self.rank)} for g in self.param_groups]
         own = [{k: v for k, v in g.items() if k == "params" or g["params"]} for g in own]
-        self.optim = self._optim_constructor([{**self._filled(g)} for g in own], **self._optim_defaults)
+        self.optim = self._optim_constructor([{**self._fill_empty_group(g)} for g in own], **self._optim_defaults)
         self._copy_settings(self.optim.param_groups, self.param_groups)
         hook_step = inspect.signature(self.optim.step).parameters
         self._takes_closure = "closure" in hook_step or any(p.kind is p.VAR_POSITIONAL for p in hook_step.values())
 
-    def _filled(self, group: dict[str, Any]) -> dict[str, Any]:
+    def _fill_empty_group(self, group: dict[str, Any]) -> dict[str, Any]:
         """Return the group with an empty tensor if it has no parameters: optimizers require one in every group."""
         return group if group["params"] else {**group, "params": [_torch["zeros"](0)]}
 
-    def _of(self, group: dict[str, Any], rank: int) -> list[Any]:
+    def _owned_by(self, group: dict[str, Any], rank: int) -> list[Any]:
         return [p for p in group["params"] if self._owner[p] == rank]
 
     def _partition_parameters(self) -> list[list[dict[str, Any]]]:
         """Return the parameter groups of each rank."""
-        return [[{**g, "params": self._of(g, r)} for g in self.param_groups] for r in range(self.world_size)]
+        return [[{**g, "params": self._owned_by(g, r)} for g in self.param_groups] for r in range(self.world_size)]
 
     @no_grad()
-    def _lay_out(self) -> None:
+    def _make_contiguous(self) -> None:
         """Make each rank's parameters contiguous in memory, so that they are broadcast together."""
         self._buckets = []
         for rank in range(self.world_size):
@@ -148,7 +148,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         if mask != self._mask:
             self._mask = mask
             if self.parameters_as_bucket_view:
-                self._lay_out()
+                self._make_contiguous()
         self._copy_settings(self.param_groups, self.optim.param_groups)
         if closure is not None and self._takes_closure:
             result = self.optim.step(closure, **kwargs)
@@ -175,7 +175,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         super().add_param_group(param_group)
         if getattr(self, "initialized", False):
             kept = dict(self.optim.state)
-            self._share_out()
+            self._assign_owners()
             for param, state in kept.items():
                 if self._owner.get(param) == self.rank:
                     self.optim.state[param] = state
@@ -218,7 +218,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         whole["state"] = {}
         for rank, local in enumerate(self._all_state_dicts):
             for group, saved in zip(self.param_groups, local["param_groups"]):
-                for param, position in zip(self._of(group, rank), saved["params"]):
+                for param, position in zip(self._owned_by(group, rank), saved["params"]):
                     if position in local["state"]:
                         whole["state"][numbers[id(param)]] = local["state"][position]
         whole["state"] = dict(sorted(whole["state"].items()))
@@ -231,14 +231,14 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         local["state"] = {}
         numbers = {id(p): n for n, p in enumerate(self._all_params)}
         for group, saved in zip(self.param_groups, local["param_groups"]):
-            for param, position in zip(self._of(group, self.rank), saved["params"]):
+            for param, position in zip(self._owned_by(group, self.rank), saved["params"]):
                 if numbers[id(param)] in state_dict["state"]:
                     local["state"][position] = state_dict["state"][numbers[id(param)]]
         self.optim.load_state_dict(local)
         self._copy_settings(self.param_groups, self.optim.param_groups)
 
 
-def _checked(params: Any) -> list[Any]:
+def _check_params(params: Any) -> list[Any]:
     """Return all parameters, which must be dense and of one type."""
     if isinstance(params, Tensor):
         raise TypeError(f"`params` argument should be an iterable of Tensors, but got {type(params).__name__}")

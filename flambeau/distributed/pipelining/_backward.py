@@ -53,7 +53,7 @@ def stage_backward(
     return found
 
 
-class _Late:
+class _DeferredGradients:
     """Deferred weight gradients of a node: either their values, or the call that computes them."""
 
     __slots__ = ("node", "wanted", "incoming", "outgoing")
@@ -75,7 +75,7 @@ class _InputPass(Pass):
     """Backward pass to the inputs that saves only what the later pass to the weights needs."""
 
     to_weights: set[Node]
-    late: list[_Late]
+    late: list[_DeferredGradients]
 
     def evaluate(self, node: Node, incoming: list, useful: set[Node] | None) -> tuple | None:
         assert useful is not None
@@ -86,11 +86,11 @@ class _InputPass(Pass):
         if True not in wanted:
             node.release()
         elif type(node).apply_some is Node.apply_some:  # it has computed them all
-            self.late.append(_Late(node, wanted, [], outgoing))
+            self.late.append(_DeferredGradients(node, wanted, [], outgoing))
             node.release()
             return tuple([g if e is not None and e[0] in useful else None for g, e in zip(outgoing, node.edges)])
         else:
-            self.late.append(_Late(node, wanted, incoming, None))
+            self.late.append(_DeferredGradients(node, wanted, incoming, None))
         return outgoing
 
 
@@ -100,7 +100,7 @@ def stage_backward_input(
     """Return the gradients of the inputs, and the state from which `stage_backward_weight` continues."""
     outputs = list(stage_outputs_or_loss)
     inputs = [v for v in input_values if isinstance(v, Tensor) and v.requires_grad]
-    late: list[_Late] = []
+    late: list[_DeferredGradients] = []
     found: list = [None] * len(inputs)
     try:
         roots = [(t, ones_like(t) if g is None else g) for t, g in _roots(outputs, output_grads)]
@@ -123,7 +123,7 @@ def stage_backward_input(
     )
 
 
-def _run_to_inputs(roots: list, inputs: list[Tensor], weights: list[Tensor], late: list[_Late]) -> list:
+def _run_to_inputs(roots: list, inputs: list[Tensor], weights: list[Tensor], late: list[_DeferredGradients]) -> list:
     edges = [gradient_edge(t) for t, _ in roots]
     _, reachable = dependencies([edge[0] for edge in edges if edge is not None])
     to_weights = leading_to(reachable, {edge[0] for edge in map(gradient_edge, weights) if edge is not None})

@@ -86,7 +86,7 @@ def _add_unshard_reshard(compute_actions: Any, max_active_stages: int = 3) -> li
 # -- messages ---------------------------------------------------------------------------------------------------------------------
 
 
-def _sources(action: _Action, num_stages: int) -> tuple[_Action, ...]:
+def _input_providers(action: _Action, num_stages: int) -> tuple[_Action, ...]:
     """Return the actions that can provide the input of this one on its rank; one of them must come before it."""
     stage, kind, mb = action.stage_index, action.computation_type, action.microbatch_index
     if kind is F and stage > 0:
@@ -97,7 +97,7 @@ def _sources(action: _Action, num_stages: int) -> tuple[_Action, ...]:
 
 
 def _can_run(action: _Action, done: set[_Action], num_stages: int) -> bool:
-    needs = (_sources(part, num_stages) for part in parts_of(action))
+    needs = (_input_providers(part, num_stages) for part in parts_of(action))
     return all(not options or any(option in done for option in options) for options in needs)
 
 
@@ -144,8 +144,8 @@ def _add_send_recv(compute_actions: Any, stage_to_rank: Mapping, num_stages: int
     return made
 
 
-_PEER = {RECV_F: -1, RECV_B: 1, SEND_F: 1, SEND_B: -1}
-_BRINGS = {F: RECV_F, B: RECV_B, I: RECV_B}
+_PEER_OFFSET = {RECV_F: -1, RECV_B: 1, SEND_F: 1, SEND_B: -1}
+_RECEIVE_FOR = {F: RECV_F, B: RECV_B, I: RECV_B}
 
 
 def _defer_recv_ops(actions: dict[int, list[_Action]], stage_to_rank: Mapping) -> dict[int, list[_Action]]:
@@ -153,7 +153,7 @@ def _defer_recv_ops(actions: dict[int, list[_Action]], stage_to_rank: Mapping) -
     two ranks never both wait for the other one to receive."""
 
     def peer(action: _Action) -> int:
-        return stage_to_rank(action.stage_index + _PEER[action.computation_type])
+        return stage_to_rank(action.stage_index + _PEER_OFFSET[action.computation_type])
 
     made: dict[int, list[_Action]] = {}
     for rank, listed in actions.items():
@@ -168,9 +168,9 @@ def _defer_recv_ops(actions: dict[int, list[_Action]], stage_to_rank: Mapping) -
                 now = [one for one in late if peer(one) == peer(action)]
             else:
                 needed = [
-                    part._replace(computation_type=_BRINGS[part.computation_type])
+                    part._replace(computation_type=_RECEIVE_FOR[part.computation_type])
                     for part in parts_of(action)
-                    if part.computation_type in _BRINGS
+                    if part.computation_type in _RECEIVE_FOR
                 ]
                 now = [one for one in needed if one in late]
             late = [one for one in late if one not in now]
@@ -186,7 +186,7 @@ def _defer_recv_ops(actions: dict[int, list[_Action]], stage_to_rank: Mapping) -
 # -- a rehearsal ------------------------------------------------------------------------------------------------------------------
 
 
-class _Rehearsal:
+class _Simulation:
     """Simulation in which ranks run one action at a time, with immediate effect on the others."""
 
     def __init__(self, order: Any, stage_to_rank: Mapping, num_stages: int) -> None:
@@ -198,7 +198,7 @@ class _Rehearsal:
     def ready(self, rank: int, action: _Action) -> bool:
         stage, kind, mb = action.stage_index, action.computation_type, action.microbatch_index
         if kind in (RECV_F, RECV_B):
-            source = stage + _PEER[kind]
+            source = stage + _PEER_OFFSET[kind]
             sent = _Action(source, SEND_F if kind is RECV_F else SEND_B, mb)
             return sent in self.done[self.stage_to_rank(source)]
         if kind is SEND_F:
@@ -229,7 +229,7 @@ class _Rehearsal:
 def _simulate_comms_compute(pipeline_order: Any, stage_to_rank: Mapping, num_stages: int) -> Order:
     """Return the step at which each rank runs its actions, sends and receives included, if each takes one step; None where a rank waits.
     Raises ValueError on a deadlock."""
-    rehearsal = _Rehearsal(pipeline_order, stage_to_rank, num_stages)
+    rehearsal = _Simulation(pipeline_order, stage_to_rank, num_stages)
     while any(rehearsal.waiting.values()):
         if not rehearsal.step():
             stuck = {rank: actions[0] for rank, actions in rehearsal.waiting.items() if actions}

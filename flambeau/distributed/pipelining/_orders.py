@@ -11,7 +11,7 @@ from ._actions import OVERLAP_F_B, B, F, I, W, _Action, _ComputationType
 Listed = list[_Action | None]
 
 
-class _Writer:
+class _OrderBuilder:
     """Collects actions; microbatches of a stage are numbered in order."""
 
     def __init__(self, waits: int = 0) -> None:
@@ -58,7 +58,7 @@ def interleaved(
     `zero_bubble` the gradients of weights are deferred to steps that would be idle."""
     total, hops = local_stages * microbatches, ranks - 1 - rank
     ahead = min(total, (local_stages - 1) * per_round + hops * (1 if zero_bubble else 2))
-    writer = _Writer(rank)
+    writer = _OrderBuilder(rank)
     late: deque[_Action] = deque()
 
     def forward(position: int) -> None:
@@ -107,7 +107,7 @@ def zero_bubble_v(rank: int, ranks: int, microbatches: int) -> Listed:
     its way down and up. Gradients of weights are computed when a rank would wait."""
     down, up = rank, 2 * ranks - 1 - rank
     many = max(2 * ranks - 1, microbatches)
-    writer = _Writer(rank)
+    writer = _OrderBuilder(rank)
     run, counts = writer.run, writer.counts
     for _ in range(2 * (ranks - rank) - 1):
         run(down, F)
@@ -136,7 +136,7 @@ def dual_pipe_v(rank: int, ranks: int, microbatches: int) -> Listed:
     """List DeepSeek's DualPipe in the shape of a V: a forward of one half and a backward of the other are one action, so that the
     communication of one overlaps with the other."""
     down, up, hops = rank, 2 * ranks - 1 - rank, ranks - 1 - rank
-    writer = _Writer()
+    writer = _OrderBuilder()
     late: deque[_Action] = deque()
 
     def backward(stage: int, split: bool) -> None:

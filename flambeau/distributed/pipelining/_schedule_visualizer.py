@@ -47,7 +47,7 @@ def get_schedule_ops(
     return add_schedule_op_spacing(listed) if add_spacing else listed
 
 
-def _needs(action: _Action, last: int) -> list[_Action]:
+def _prerequisites(action: _Action, last: int) -> list[_Action]:
     """Return the actions of which one must be complete before this one begins."""
     stage, kind = action.stage_index, action.computation_type
     if kind is W:
@@ -70,7 +70,7 @@ def add_schedule_op_spacing(schedule: list[list[_Action | None]]) -> list[list[_
     while any(waiting):
         idle += 1
         for rank, actions in enumerate(waiting):
-            if actions and now >= free[rank] and all(_ready(p, over, now, last) for p in parts_of(actions[0])):
+            if actions and now >= free[rank] and all(_is_ready(p, over, now, last) for p in parts_of(actions[0])):
                 action, end, idle = actions.pop(0), now, 0
                 for part in parts_of(action):
                     end += _DURATIONS[part.computation_type]
@@ -86,6 +86,6 @@ def add_schedule_op_spacing(schedule: list[list[_Action | None]]) -> list[list[_
     return spaced
 
 
-def _ready(action: _Action, over: dict[_Action, int], now: int, last: int) -> bool:
-    needs = _needs(action, last)
+def _is_ready(action: _Action, over: dict[_Action, int], now: int, last: int) -> bool:
+    needs = _prerequisites(action, last)
     return not needs or any(over.get(need, now + 1) <= now for need in needs)

@@ -91,7 +91,7 @@ def _split_nest(values: Any, specs: Any, num_chunks: int) -> list[Any]:
     return [tree_unflatten([parts[number] for parts in split], shape) for number in range(num_chunks)]
 
 
-def _smallest(values: Any, specs: Any) -> int | None:
+def _most_chunks(values: Any, specs: Any) -> int | None:
     """Return how many chunks the shortest tensor allows."""
     leaves, _ = tree_flatten(values)
     leaf_specs = [_default_spec(v) for v in leaves] if specs is None else tree_flatten(specs, is_leaf=_is_spec)[0]
@@ -113,7 +113,7 @@ def split_args_kwargs_into_chunks(
     """Return the arguments of each of `chunks` microbatches. Without specs, tensors are split along dimension 0 and everything else is the
     same for all; short tensors reduce the number of microbatches."""
     kwargs = kwargs or {}
-    least = [n for n in (_smallest(args, args_chunk_spec), _smallest(kwargs, kwargs_chunk_spec)) if n is not None]
+    least = [n for n in (_most_chunks(args, args_chunk_spec), _most_chunks(kwargs, kwargs_chunk_spec)) if n is not None]
     chunks = min([chunks, *least])
     args_split = _split_nest(args, args_chunk_spec, chunks) if args else [()] * chunks
     kwargs_split = _split_nest(kwargs, kwargs_chunk_spec, chunks) if kwargs else [{} for _ in range(chunks)]

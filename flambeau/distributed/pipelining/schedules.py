@@ -102,7 +102,7 @@ class Schedule1F1B(PipelineScheduleSingle):
 # -- several stages on each rank ------------------------------------------------------------------------------------------------
 
 
-class _Ordered(_PipelineScheduleRuntime):
+class _GeneratedSchedule(_PipelineScheduleRuntime):
     """A schedule that generates the order of its actions itself."""
 
     _name = ""  # how messages call it
@@ -131,20 +131,20 @@ class _Ordered(_PipelineScheduleRuntime):
         self._check()
         self._place_stages(generate_stage_to_rank_mapping(self.pp_group_size, self._num_stages, self._style))
         self.pipeline_order = {r: self._calculate_single_rank_operations(r) for r in range(self.pp_group_size)}
-        self._space()
+        self._insert_waits()
         self._prepare_schedule_with_comms(self.pipeline_order)
 
     def _check(self) -> None:
         """Raise an error if the order does not support this number of stages and microbatches."""
 
-    def _space(self) -> None:
+    def _insert_waits(self) -> None:
         """Insert waits into the order of actions."""
 
     def _calculate_single_rank_operations(self, rank: int) -> list[_Action | None]:
         raise NotImplementedError
 
 
-class ScheduleLoopedBFS(_Ordered):
+class ScheduleLoopedBFS(_GeneratedSchedule):
     """Schedule of all microbatches through a rank's first stage, then through its next."""
 
     def __init__(
@@ -166,7 +166,7 @@ class ScheduleLoopedBFS(_Ordered):
         return _orders.looped_breadth_first(rank, self.pp_group_size, self.n_local_stages, self._n_microbatches)
 
 
-class ScheduleInterleaved1F1B(_Ordered):
+class ScheduleInterleaved1F1B(_GeneratedSchedule):
     """1F1B with several stages on each rank, which shortens the waits at the start and the end."""
 
     _name = "Interleaved 1F1B"
@@ -193,11 +193,11 @@ class ScheduleInterleavedZeroBubble(ScheduleInterleaved1F1B):
     _name = "Zero bubble"
     _splits_backward = True
 
-    def _space(self) -> None:
+    def _insert_waits(self) -> None:
         self.pipeline_order = _orders.with_waits(self.pipeline_order)
 
 
-class _Vee(_Ordered):
+class _VSchedule(_GeneratedSchedule):
     """Schedule with two stages on each rank: the first and the last, the second and the last but one, ..."""
 
     _splits_backward = True
@@ -208,14 +208,14 @@ class _Vee(_Ordered):
             raise ValueError(f"ZBV requires exactly 2 stages per rank, but got {self.n_local_stages}.")
 
 
-class ScheduleZBVZeroBubble(_Vee):
+class ScheduleZBVZeroBubble(_VSchedule):
     """Zero bubble with two stages on each rank, in the shape of a V."""
 
     def _calculate_single_rank_operations(self, rank: int) -> list[_Action | None]:
         return _orders.zero_bubble_v(rank, self.pp_group_size, self._n_microbatches)
 
 
-class ScheduleDualPipeV(_Vee):
+class ScheduleDualPipeV(_VSchedule):
     """DeepSeek's DualPipe in the shape of a V: a forward of one microbatch and a backward of another as one action. (Here they run one
     after the other, unless `register_custom_function(OVERLAP_F_B, ...)` overlaps them.)"""
 

@@ -247,7 +247,7 @@ class _PipelineStageBase:
         gradients = None if self.is_last else self._receive("B", bwd_chunk_id)
         found: tuple = ()
         if full_backward or self.dw_builder is not None:
-            with self._syncing(last_backward, roots):
+            with self._gradient_sync_context(last_backward, roots):
                 found = stage_backward(roots, gradients, inputs)
             if self.dw_builder is not None:
                 late = self.dw_builder()
@@ -258,7 +258,7 @@ class _PipelineStageBase:
         else:
             late_weights = None
             if not self.is_first:  # the gradients of the first stage's inputs are not sent
-                with self._syncing(last_backward, roots):
+                with self._gradient_sync_context(last_backward, roots):
                     found, late_weights = stage_backward_input(roots, gradients, inputs, self.submod.parameters())
             self.backward_state[bwd_chunk_id] = (inputs, late_weights, roots, gradients)
             self.dw_runner[bwd_chunk_id] = lambda: None
@@ -282,14 +282,14 @@ class _PipelineStageBase:
             runner()
             return
         inputs, late_weights, roots, gradients = self.backward_state.pop(bwd_chunk_id)
-        with self._syncing(last_backward, roots):
+        with self._gradient_sync_context(last_backward, roots):
             if late_weights is None:
                 stage_backward(roots, gradients, inputs)
             else:
                 stage_backward_weight(self.submod.parameters(), late_weights)
 
     @contextlib.contextmanager
-    def _syncing(self, last: bool, roots: Any) -> Generator:
+    def _gradient_sync_context(self, last: bool, roots: Any) -> Generator:
         """Context manager: replicas reduce gradients after the last microbatch only, shards when the schedule says."""
         module: Any = self.submod
         if isinstance(module, DistributedDataParallel):

@@ -83,7 +83,7 @@ def init_rpc(
     if rpc_backend_options is not None and not isinstance(rpc_backend_options, RpcBackendOptions):
         raise TypeError("Argument rpc_backend_options must be an instance of RpcBackendOptions")
     if backend is None:
-        backend = _backend_of(rpc_backend_options)
+        backend = _backend_of_options(rpc_backend_options)
     if rpc_backend_options is None:
         rpc_backend_options = backend_registry.construct_rpc_backend_options(backend)
     if _is_current_rpc_agent_set():
@@ -93,7 +93,7 @@ def init_rpc(
         _kept[:] = [meeting]
         store, rank, world_size = next(meeting)
     else:
-        rank = _rank_of(rpc_backend_options.init_method, rank)
+        rank = _worker_rank(rpc_backend_options.init_method, rank)
         store, world_size = _open_store(rpc_backend_options.init_method, rank), None
     store.set_timeout(timedelta(seconds=rpc_backend_options.rpc_timeout))
     store = PrefixStore(f"rpc_prefix_{next(_worlds)}", store)
@@ -104,7 +104,7 @@ def init_rpc(
     _init_rpc_backend(backend, store, name, rank, world_size, rpc_backend_options)
 
 
-def _rank_of(init_method: str, rank: int) -> int:
+def _worker_rank(init_method: str, rank: int) -> int:
     """Return the rank of a worker in a dynamic group: given, or from the environment."""
     scheme = urlparse(init_method).scheme
     if rank >= 0:
@@ -131,7 +131,7 @@ def _open_store(init_method: str, rank: int) -> Store:
     raise ValueError(f"workers that join as they like meet at tcp://, file:// or env://, not at {init_method!r}")
 
 
-def _backend_of(given: Any) -> Any:
+def _backend_of_options(given: Any) -> Any:
     default = backend_registry.BackendType.TENSORPIPE
     if given is None:
         return default

@@ -37,7 +37,7 @@ from .wire import Alarms, Connection, Listener, Pool, connect, packed, unpacked
 _logger = logging.getLogger(__name__)
 
 _HELLO, _REQUEST, _ANSWER, _ERROR = range(4)
-_MOST_FINISHING = 512  # threads that run what waits for answers: never all of them blocked by one another
+_COMPLETION_THREADS = 512  # threads that run what waits for answers: never all of them blocked by one another
 
 
 class RpcAgent:
@@ -106,16 +106,16 @@ class TensorPipeAgent(RpcAgent):
         self._closed = False
         self.started = threading.Event()  # others may know of this worker before it is ready to answer
         self.pool = Pool(opts.num_worker_threads, "rpc worker")
-        self._finishing = Pool(_MOST_FINISHING, "rpc answers")
+        self._finishing = Pool(_COMPLETION_THREADS, "rpc answers")
         self._alarms = Alarms()
         self._outbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        threading.Thread(target=self._post, name="rpc outbox", daemon=True).start()
+        threading.Thread(target=self._send_outbox, name="rpc outbox", daemon=True).start()
         self.session = bytes.fromhex(store.compare_set("session", "", os.urandom(16).hex()).decode())
         self._listener = Listener(self.session, self._serve)
         self._peers: dict[int, _Peer] = {}
         self._publish()
         if world_size is not None:
-            self._meet(world_size)
+            self._check_peers(world_size)
 
     # -- who is there -------------------------------------------------------------------------------------------------------
     def _publish(self) -> None:
@@ -125,9 +125,9 @@ class TensorPipeAgent(RpcAgent):
             raise RuntimeError(_not_unique(self.info.name, int(taken), self.info.id))
         self.store.set(f"worker/{self.info.id}", json.dumps(me))
 
-    def _meet(self, count: int) -> None:
+    def _check_peers(self, count: int) -> None:
         for number in range(count):
-            self._learn(number)
+            self._read_peer(number)
         names: dict[str, int] = {}
         for number, peer in self._peers.items():
             if names.setdefault(peer.info.name, number) != number:
@@ -140,7 +140,7 @@ class TensorPipeAgent(RpcAgent):
                 )
             assert mapping is not None
 
-    def _learn(self, number: int) -> _Peer:
+    def _read_peer(self, number: int) -> _Peer:
         text = json.loads(self.store.get(f"worker/{number}"))
         peer = _Peer(WorkerInfo(text["name"], number), text["machine"], text["host"], text["port"])
         self._peers[number] = peer
@@ -153,7 +153,7 @@ class TensorPipeAgent(RpcAgent):
         self._peers = {n: p for n, p in self._peers.items() if str(n) not in left}
         for number in joined:
             if number not in left and int(number) not in self._peers:
-                self._learn(int(number))
+                self._read_peer(int(number))
 
     @property
     def is_static_group(self) -> bool:
@@ -207,18 +207,18 @@ class TensorPipeAgent(RpcAgent):
             self._asked += 1
         try:
             if to.id == self.info.id:
-                self._ask_self(number, message)
+                self._request_own(number, message)
             else:
                 self._connection(to.id).send(_REQUEST, number, packed(message))
         except (OSError, DistNetworkError) as problem:
-            self._finish(number, None, RuntimeError(f"{to} cannot be reached: {problem}"))
+            self._finish_later(number, None, RuntimeError(f"{to} cannot be reached: {problem}"))
         except BaseException:
             with self._lock:
                 self._waiting.pop(number, None)
                 self._idle.notify_all()
             raise
         if seconds > 0:
-            self._alarms.after(seconds, lambda: self._finish(number, None, timeout_error(seconds)))
+            self._alarms.after(seconds, lambda: self._finish_later(number, None, timeout_error(seconds)))
         return answer
 
     def request(self, worker: int, operation: str, details: Any = None, tensors: Sequence[Tensor] = ()) -> Future:
@@ -233,9 +233,9 @@ class TensorPipeAgent(RpcAgent):
         """Send a message without an answer; it is dropped if the worker has left. May be called anywhere, by a destructor too: a thread of
         the agent sends the message."""
         self._letters.append(None)  # one step, and without the lock, which the thread of a destructor may hold
-        self._outbox.put(lambda: self._tell(worker, operation, details))
+        self._outbox.put(lambda: self._send_notification(worker, operation, details))
 
-    def _tell(self, worker: int, operation: str, details: Any) -> None:
+    def _send_notification(self, worker: int, operation: str, details: Any) -> None:
         try:
             self.request(worker, operation, details)
         except (RuntimeError, KeyError) as problem:
@@ -245,11 +245,11 @@ class TensorPipeAgent(RpcAgent):
                 self._letters.popleft()
                 self._idle.notify_all()
 
-    def _ask_self(self, number: int, message: Message) -> None:
+    def _request_own(self, number: int, message: Message) -> None:
         def reply(answer: Message | None, problem: str | None) -> None:
-            self._finish(number, answer, None if problem is None else RuntimeError(problem))
+            self._finish_later(number, answer, None if problem is None else RuntimeError(problem))
 
-        self._take(self.info, message, reply)
+        self._queue(self.info, message, reply)
 
     def _connection(self, worker: int) -> Connection:
         found = self._connections.get(worker)
@@ -257,23 +257,23 @@ class TensorPipeAgent(RpcAgent):
             return found
         with self._connecting:
             if worker not in self._connections:
-                peer = self._peers.get(worker) or self._learn(worker)
+                peer = self._peers.get(worker) or self._read_peer(worker)
                 host = "127.0.0.1" if peer.machine == _machine() else peer.host
                 fresh = connect((host, peer.port), self.session, max(1.0, self.timeout))
                 fresh.send(_HELLO, self.info.id, b"")
-                threading.Thread(target=self._hear, args=(worker, fresh), name="rpc answers", daemon=True).start()
+                threading.Thread(target=self._listen, args=(worker, fresh), name="rpc answers", daemon=True).start()
                 self._connections[worker] = fresh
             return self._connections[worker]
 
-    def _hear(self, worker: int, connection: Connection) -> None:
+    def _listen(self, worker: int, connection: Connection) -> None:
         """Receive the answers on a connection that this worker has opened."""
         try:
             while True:
                 kind, number, data = connection.receive()
                 if kind == _ANSWER:
-                    self._finish(number, unpacked(data), None)
+                    self._finish_later(number, unpacked(data), None)
                 elif kind == _ERROR:
-                    self._finish(number, None, RuntimeError(data.decode()))
+                    self._finish_later(number, None, RuntimeError(data.decode()))
         except (OSError, DistNetworkError) as problem:
             with self._connecting:
                 if self._connections.get(worker) is connection:
@@ -282,16 +282,16 @@ class TensorPipeAgent(RpcAgent):
             with self._lock:
                 lost = [number for number, (_, asked) in self._waiting.items() if asked == worker]
             for number in lost:
-                self._finish(number, None, RuntimeError(f"worker {worker} has closed the connection: {problem}"))
+                self._finish_later(number, None, RuntimeError(f"worker {worker} has closed the connection: {problem}"))
 
-    def _finish(self, number: int, answer: Message | None, problem: Exception | None) -> None:
+    def _finish_later(self, number: int, answer: Message | None, problem: Exception | None) -> None:
         with self._lock:
             entry = self._waiting.get(number)
         if entry is None:
             return  # too late
-        self._finishing.submit(self._complete, number, answer, problem)
+        self._finishing.submit(self._complete_request, number, answer, problem)
 
-    def _complete(self, number: int, answer: Message | None, problem: Exception | None) -> None:
+    def _complete_request(self, number: int, answer: Message | None, problem: Exception | None) -> None:
         with self._lock:
             entry = self._waiting.pop(number, None)
         if entry is None:
@@ -311,14 +311,14 @@ class TensorPipeAgent(RpcAgent):
         kind, number, _ = connection.receive()
         if kind != _HELLO:
             return
-        source = (self._peers.get(number) or self._learn(number)).info
+        source = (self._peers.get(number) or self._read_peer(number)).info
         self.started.wait()
         while True:
             kind, number, data = connection.receive()
             if kind == _REQUEST:
-                self._take(source, unpacked(data), _Reply(connection, number))
+                self._queue(source, unpacked(data), _Reply(connection, number))
 
-    def _take(self, source: WorkerInfo, message: Message, reply: Callable[[Message | None, str | None], None]) -> None:
+    def _queue(self, source: WorkerInfo, message: Message, reply: Callable[[Message | None, str | None], None]) -> None:
         with self._lock:
             self._running += 1
             self._served += 1
@@ -333,23 +333,23 @@ class TensorPipeAgent(RpcAgent):
         try:
             result = handlers[message.operation](source, message)
         except BaseException as problem:
-            self._done(reply, None, str(problem) or repr(problem))
+            self._send_reply(reply, None, str(problem) or repr(problem))
             return
         if not isinstance(result, Future):
-            self._done(reply, result, None)
+            self._send_reply(reply, result, None)
             return
 
         def later(future: Future) -> None:
             try:
                 value = future.value()
             except Exception as problem:
-                self._done(reply, None, str(problem) or repr(problem))
+                self._send_reply(reply, None, str(problem) or repr(problem))
             else:
-                self._done(reply, value if isinstance(value, Message) else None, None)
+                self._send_reply(reply, value if isinstance(value, Message) else None, None)
 
         result.add_done_callback(later)
 
-    def _done(
+    def _send_reply(
         self, reply: Callable[[Message | None, str | None], None], answer: Message | None, problem: str | None
     ) -> None:
         try:
@@ -359,7 +359,7 @@ class TensorPipeAgent(RpcAgent):
                 self._running -= 1
                 self._idle.notify_all()
 
-    def _post(self) -> None:
+    def _send_outbox(self) -> None:
         while (letter := self._outbox.get()) is not None:
             letter()
 
@@ -388,12 +388,12 @@ class TensorPipeAgent(RpcAgent):
             seen = now
             if not busy:
                 self._joins += 1
-                self._leave(key)
+                self._await_all_left(key)
                 return
 
     _joins = 0
 
-    def _leave(self, key: str) -> None:
+    def _await_all_left(self, key: str) -> None:
         """Keep worker 0, whose process may serve the store, until all have read there that they may leave."""
         # The store may be gone before it answers, and a dead worker reads nothing.
         with contextlib.suppress(DistNetworkError, DistStoreError):
@@ -420,7 +420,7 @@ class TensorPipeAgent(RpcAgent):
         with self._lock:
             left = list(self._waiting)
         for number in left:
-            self._complete(number, None, RuntimeError("this worker has shut down before the answer came"))
+            self._complete_request(number, None, RuntimeError("this worker has shut down before the answer came"))
         self._alarms.close()
         self.pool.close()
         self._finishing.close()

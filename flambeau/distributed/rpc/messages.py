@@ -74,7 +74,7 @@ def opened(message: Message, source: int) -> tuple[list[Tensor], Any]:
         return tensors, None
     fresh = [t.detach() if flag else t for t, flag in zip(tensors, message.differentiable, strict=True)]
     with_history = [t for t, flag in zip(fresh, message.differentiable, strict=True) if flag]
-    return fresh, container.arriving(message.mark, with_history, source)
+    return fresh, container.open_incoming(message.mark, with_history, source)
 
 
 @handler("gradients")

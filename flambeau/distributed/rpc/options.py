@@ -57,7 +57,7 @@ class RpcBackendOptions:
         super().__setattr__(name, value)
 
 
-def _cuda(given: Any) -> Device:
+def _as_cuda_device(given: Any) -> Device:
     where = Device(given)
     if where.type != "cuda":
         raise ValueError(f"`set_devices` expect a list of CUDA devices, but got device type {where.type}.")
@@ -96,7 +96,7 @@ class TensorPipeRpcBackendOptions(RpcBackendOptions):
             raise RuntimeError(f"num_worker_threads must be positive, got {num_worker_threads}")
         self.num_worker_threads = num_worker_threads
         self.device_maps = {name: _device_map(given) for name, given in (device_maps or {}).items()}
-        self.devices = [_cuda(d) for d in devices or []]
+        self.devices = [_as_cuda_device(d) for d in devices or []]
 
     def set_device_map(self, to: str, device_map: dict) -> None:
         """Map devices of this worker (keys) to devices of worker `to` (values), on which their tensors arrive."""
@@ -109,4 +109,4 @@ class TensorPipeRpcBackendOptions(RpcBackendOptions):
         held.update(fresh)
 
     def set_devices(self, devices: list) -> None:
-        self.devices = [_cuda(d) for d in devices]
+        self.devices = [_as_cuda_device(d) for d in devices]

@@ -87,7 +87,7 @@ class _References:
             self.changed.wait_for(lambda: not self.unconfirmed and not self.handed_on, timeout or None)
             users = list(self.users)
         for reference in users:
-            reference._give_up()
+            reference._delete_fork_at_owner()
 
     def forget(self, ignore_leak: bool) -> None:
         with self.lock:

@@ -52,13 +52,13 @@ class RRef(Generic[T]):
         self._type: Future | None = None
 
     @classmethod
-    def _owning(cls, owned: Owned) -> RRef:
+    def _make_owner(cls, owned: Owned) -> RRef:
         self = object.__new__(cls)
         self._become_owner(owned)
         return self
 
     @classmethod
-    def _using(cls, owner: WorkerInfo, number: GloballyUniqueId, fork: GloballyUniqueId) -> RRef:
+    def _make_user(cls, owner: WorkerInfo, number: GloballyUniqueId, fork: GloballyUniqueId) -> RRef:
         self = object.__new__(cls)
         self._owner, self._number, self._fork, self._type = owner, number, fork, None
         self._agent = _get_current_rpc_agent()
@@ -66,9 +66,9 @@ class RRef(Generic[T]):
         return self
 
     def __del__(self) -> None:
-        self._give_up()
+        self._delete_fork_at_owner()
 
-    def _give_up(self) -> None:
+    def _delete_fork_at_owner(self) -> None:
         if self._fork is not None and not self._gone:
             self._gone = True
             self._agent.notify(self._owner.id, "delete_fork", (self._number, self._fork))
@@ -179,17 +179,17 @@ class RRef(Generic[T]):
     # -- calls of the value's methods ---------------------------------------------------------------------------------------
     def rpc_sync(self, timeout: float = constants.UNSET_RPC_TIMEOUT) -> Any:
         """Return a proxy whose method calls run on the owner: `rref.rpc_sync().method(x)` waits for the result."""
-        return self._proxy("rpc_sync", timeout)
+        return self._make_proxy("rpc_sync", timeout)
 
     def rpc_async(self, timeout: float = constants.UNSET_RPC_TIMEOUT) -> Any:
         """Return a proxy whose method calls run on the owner and return futures."""
-        return self._proxy("rpc_async", timeout)
+        return self._make_proxy("rpc_async", timeout)
 
     def remote(self, timeout: float = constants.UNSET_RPC_TIMEOUT) -> Any:
         """Return a proxy whose method calls run on the owner and return references to their results."""
-        return self._proxy("remote", timeout)
+        return self._make_proxy("remote", timeout)
 
-    def _proxy(self, how: str, timeout: float) -> Any:
+    def _make_proxy(self, how: str, timeout: float) -> Any:
         call = getattr(naming.above("distributed.rpc.api"), how)  # calls are made of references, and these of calls
         return naming.above("distributed.rpc.rref_proxy").RRefProxy(self, call, timeout)
 
@@ -203,7 +203,7 @@ def rebuild(data: tuple) -> RRef:
     agent = _get_current_rpc_agent()
     here = agent.get_worker_info()
     if owner.id == here.id:
-        reference = RRef._owning(references.find_owned(number))
+        reference = RRef._make_owner(references.find_owned(number))
         if parent == here.id:
             references.drop_fork(number, fork)
         else:  # the value is needed while the fork that it came from is still there: this one takes part in its life
@@ -211,7 +211,7 @@ def rebuild(data: tuple) -> RRef:
             weakref.finalize(reference, references.drop_fork, number, fork)
             agent.notify(parent, "fork_accepted", fork)
         return reference
-    reference = RRef._using(owner, number, fork)
+    reference = RRef._make_user(owner, number, fork)
     if parent != owner.id:
         reference._confirmed = False
         with references.lock:
@@ -223,21 +223,21 @@ def rebuild(data: tuple) -> RRef:
 
         asked = agent.request(owner.id, "add_fork", (number, fork))
         asked.add_done_callback(known)
-        if _arriving.futures is not None:
-            _arriving.futures.append(asked)
+        if _incoming_forks.futures is not None:
+            _incoming_forks.futures.append(asked)
     return reference
 
 
 _internal_rpc_pickler._register_reducer(RRef, lambda reference: (rebuild, (reference._serialize(),)))
 
 
-class _Arriving(threading.local):
+class _IncomingForks(threading.local):
     """Forks in the arguments of a call that this thread is about to run: their owners must be informed first."""
 
     futures: list[Future] | None = None
 
 
-_arriving = _Arriving()
+_incoming_forks = _IncomingForks()
 
 
 @handler("add_fork", at_once=True)
@@ -274,11 +274,11 @@ def _run(source: WorkerInfo, message: Message) -> Any:
         tensors, context = opened(message, source.id)
         before = autograd.container.enter(context)
         try:
-            _arriving.futures = []
+            _incoming_forks.futures = []
             try:
                 call = deserialize(message.data, tensors)
             finally:
-                asked, _arriving.futures = _arriving.futures, None
+                asked, _incoming_forks.futures = _incoming_forks.futures, None
             if isinstance(call, AttributeError):
                 raise RuntimeError(str(call)) from call
             for one in asked:
@@ -317,7 +317,7 @@ def message_with(
     """Return a message with tensors, recorded in this thread's autograd context."""
     data, tensors = parts
     devices = {str(a): str(b) for a, b in agent._get_device_map(to).items()} if places is None else places
-    mark = autograd.container.leaving(tensors, to.id)
+    mark = autograd.container.mark_outgoing(tensors, to.id)
     flags = [mark is not None and t.requires_grad for t in tensors]
     wanted = [wanted_place(t, devices) for t in tensors]
     back = {b: a for a, b in devices.items()} if places is None and devices else None
@@ -402,11 +402,11 @@ def create(to: WorkerInfo, function: Any, args: tuple, kwargs: dict, timeout: fl
     asynchronous = hasattr(function, "_wrapped_async_rpc_function")
     if to.id == agent.get_worker_info().id:
         fork = references.next_number()  # kept by the call until it is done
-        reference = RRef._owning(Owned(number))
+        reference = RRef._make_owner(Owned(number))
         references.add_fork(reference._owned, fork)
     else:
         fork = references.next_number()
-        reference = RRef._using(to, number, fork)
+        reference = RRef._make_user(to, number, fork)
         reference._confirmed = False
     with references.lock:
         references.creating += 1

@@ -93,9 +93,9 @@ class Pool:
             self._threads += starts
         self._tasks.put((task, args))
         if starts:
-            threading.Thread(target=self._work, name=self.name, daemon=True).start()
+            threading.Thread(target=self._run_tasks, name=self.name, daemon=True).start()
 
-    def _work(self) -> None:
+    def _run_tasks(self) -> None:
         while (entry := self._tasks.get()) is not None:
             try:
                 entry[0](*entry[1])
@@ -117,7 +117,7 @@ class Alarms:
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
         self._closed = False
-        threading.Thread(target=self._watch, name="rpc timeouts", daemon=True).start()
+        threading.Thread(target=self._run_due, name="rpc timeouts", daemon=True).start()
 
     def after(self, seconds: float, action: Callable[[], None]) -> None:
         with self._changed:
@@ -125,7 +125,7 @@ class Alarms:
             if self._due[0][2] is action:
                 self._changed.notify()
 
-    def _watch(self) -> None:
+    def _run_due(self) -> None:
         while True:
             with self._changed:
                 while not self._closed and (not self._due or self._due[0][0] > time.monotonic()):

@@ -114,7 +114,7 @@ def distribute_module(
             partition_fn(name, part, mesh)
         _replicate_rest(part, mesh)
     if input_fn is not None:
-        module.register_forward_pre_hook(_hook("input_fn", input_fn, mesh))
+        module.register_forward_pre_hook(_input_hook("input_fn", input_fn, mesh))
     if output_fn is not None:
         module.register_forward_hook(_output_hook(output_fn, mesh))
     module._distribute_module_applied = True
@@ -147,7 +147,7 @@ def _argument_count(name: str, function: Callable) -> int:
     return count
 
 
-def _hook(name: str, function: Callable, mesh: DeviceMesh) -> Callable:
+def _input_hook(name: str, function: Callable, mesh: DeviceMesh) -> Callable:
     if _argument_count(name, function) == 2:
         return lambda module, inputs: function(inputs, mesh)
     return lambda module, inputs: function(module, inputs, mesh)
@@ -162,7 +162,7 @@ def _output_hook(function: Callable, mesh: DeviceMesh) -> Callable:
 # -- new tensors ------------------------------------------------------------------------------------------------------------------
 
 
-def _new(
+def _make_filled(
     name: str, size: Any, mesh: DeviceMesh | None, placements: Any, requires_grad: bool, *fill: Any, **options: Any
 ) -> DTensor:
     mesh = mesh or _mesh_resources.get_current_mesh()
@@ -192,7 +192,7 @@ def _factory(name: str, doc: str) -> Callable[..., DTensor]:
         placements: Sequence[Placement] | None = None,
     ) -> DTensor:
         options = {} if layout is None else {"layout": layout}
-        return _new(name, size, device_mesh, placements, requires_grad, dtype=dtype, **options)
+        return _make_filled(name, size, device_mesh, placements, requires_grad, dtype=dtype, **options)
 
     make.__name__ = make.__qualname__ = name
     make.__doc__ = doc
@@ -217,4 +217,4 @@ def full(
     placements: Sequence[Placement] | None = None,
 ) -> DTensor:
     """Make a DTensor filled with one number; each rank makes its part."""
-    return _new("full", (size,), device_mesh, placements, requires_grad, fill_value, dtype=dtype)
+    return _make_filled("full", (size,), device_mesh, placements, requires_grad, fill_value, dtype=dtype)

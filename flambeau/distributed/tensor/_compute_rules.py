@@ -18,7 +18,7 @@ from .placement_types import Partial, _MaskPartial, _NormPartial
 
 # -- reductions ---------------------------------------------------------------------------------------------------------------------
 
-_COMBINED = {"sum": "sum", "prod": "product", "max": "max", "min": "min", "any": "max", "all": "min"}
+_PARTIAL_REDUCTIONS = {"sum": "sum", "prod": "product", "max": "max", "min": "min", "any": "max", "all": "min"}
 
 
 @rule("reduction")
@@ -29,7 +29,7 @@ def reduction(call: Any) -> Ways | None:
     dim, keepdim = bound.get("dim", bound.get("axis")), bound.get("keepdim", bound.get("keepdims", False))
     shape = tuple(call.tensors[0].shape)
     dims = reduced_dims(dim, len(shape), call.op.name)
-    kind = _COMBINED.get(impl.combine)
+    kind = _PARTIAL_REDUCTIONS.get(impl.combine)
     joined: Any = None if kind is None else Partial(kind)
     final = None if impl.final is None else impl.final(arg(0), arg(1))
     if final is not None:
@@ -203,10 +203,10 @@ def embedding(call: Any) -> Ways:
     ways: list[tuple] = [((None, d), d) for d in range(indices.ndim)]
     ways.append(((1, None), indices.ndim))
     ways.append(((0, None), _MaskPartial(offset_shape=weight.shape, offset_dim=0)))
-    return Ways(ways, compute=_looked_up)
+    return Ways(ways, compute=_embed_with_mask)
 
 
-def _looked_up(call: Any, decision: Any, args: tuple, kwargs: dict[str, Any]) -> Tensor:
+def _embed_with_mask(call: Any, decision: Any, args: tuple, kwargs: dict[str, Any]) -> Tensor:
     if not any(isinstance(p, _MaskPartial) for p in decision.outputs[0]):
         return call.face(*args, **kwargs)
     weight, indices, padding, *rest = args
@@ -235,8 +235,8 @@ def equation(text: str) -> Rule:
         for value, term in zip(bound, terms):
             if type(value) is Place:
                 rank = call.tensors[value.index].ndim
-                operands.append((_letters(term.lstrip("+"), rank), term.startswith("+")))
-        out = _letters(right, len(call.metas()[0].shape))
+                operands.append((_expand_ellipsis(term.lstrip("+"), rank), term.startswith("+")))
+        out = _expand_ellipsis(right, len(call.metas()[0].shape))
         sizes = [tuple(t.shape) for t in call.tensors]
         found: list[tuple] = []
         for letter in dict.fromkeys("".join(names for names, _ in operands)):
@@ -258,7 +258,7 @@ def equation(text: str) -> Rule:
     return ways
 
 
-def _letters(term: str, rank: int) -> str:
+def _expand_ellipsis(term: str, rank: int) -> str:
     """Return the letters of all dimensions; those covered by ... are numbered from the last."""
     if "..." not in term:
         return term[-rank:] if rank else ""

@@ -110,7 +110,7 @@ class Shard(Placement):
     def part_of(self, tensor: Tensor, parts: int, rank: int) -> Tensor:
         """Return the shard of one rank as a copy."""
         size, start = self.local_shard_size_and_offset(tensor.shape[self.dim], parts, rank)
-        return _own(tensor.narrow(self.dim, start, size), tensor)
+        return _own_copy(tensor.narrow(self.dim, start, size), tensor)
 
     def whole_of(self, gathered: Tensor, length: int, parts: int) -> Tensor:
         """Return the whole dimension from all parts, concatenated and each padded to the length of the longest."""
@@ -166,7 +166,7 @@ class _StridedShard(Placement):
 
     def part_of(self, tensor: Tensor, parts: int, rank: int) -> Tensor:
         """Return the shard of one rank as a copy."""
-        return tensor.index_select(self.dim, _index(self.indices_of(tensor.shape[self.dim], parts, rank), tensor))
+        return tensor.index_select(self.dim, _as_index(self.indices_of(tensor.shape[self.dim], parts, rank), tensor))
 
     def whole_of(self, gathered: Tensor, length: int, parts: int) -> Tensor:
         pieces = self.indices(length, parts)
@@ -174,7 +174,7 @@ class _StridedShard(Placement):
         where = np.empty(length, np.int64)
         for rank, piece in enumerate(pieces):
             where[piece] = rank * longest + np.arange(len(piece))
-        return gathered.index_select(self.dim, _index(where, gathered))
+        return gathered.index_select(self.dim, _as_index(where, gathered))
 
     _split_tensor = Shard._split_tensor  # the parts of this class
     _select_split_tensor = Shard._select_split_tensor
@@ -259,17 +259,17 @@ class _NormPartial(Partial):
 
     linear = property(lambda self: False)
 
-    def _raised(self, tensor: Tensor) -> Tensor:
+    def _to_power(self, tensor: Tensor) -> Tensor:
         return tensor if self.reduce_op != "sum" or self.norm_type in (0, 1) else tensor**self.norm_type
 
     def _root(self, tensor: Tensor) -> Tensor:
         return tensor if self.reduce_op != "sum" or self.norm_type in (0, 1) else tensor ** (1.0 / self.norm_type)
 
     def _reduce_value(self, tensor: Tensor, mesh: Any, mesh_dim: int) -> Tensor:
-        return self._root(super()._reduce_value(self._raised(tensor), mesh, mesh_dim))
+        return self._root(super()._reduce_value(self._to_power(tensor), mesh, mesh_dim))
 
     def _reduce_shard_value(self, tensor: Tensor, mesh: Any, mesh_dim: int, shard_spec: Any) -> Tensor:
-        return self._root(super()._reduce_shard_value(self._raised(tensor), mesh, mesh_dim, shard_spec))
+        return self._root(super()._reduce_shard_value(self._to_power(tensor), mesh, mesh_dim, shard_spec))
 
     def _partition_value(self, tensor: Tensor, mesh: Any, mesh_dim: int) -> Tensor:
         if self.reduce_op != "sum":
@@ -312,9 +312,9 @@ def padded(tensor: Tensor, dim: int, count: int) -> Tensor:
     return _torch["cat"]([tensor, more], dim)
 
 
-def _own(part: Tensor, whole: Tensor) -> Tensor:
+def _own_copy(part: Tensor, whole: Tensor) -> Tensor:
     return part if part.shape == whole.shape else part.contiguous() if part.is_contiguous() is False else part.clone()
 
 
-def _index(places: np.ndarray, like: Tensor) -> Tensor:
+def _as_index(places: np.ndarray, like: Tensor) -> Tensor:
     return _torch["from_numpy"](np.ascontiguousarray(places, np.int64)).to(like.device)

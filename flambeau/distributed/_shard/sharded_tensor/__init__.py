@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..metadata import ShardMetadata
-from .api import _CUSTOM, Shard, ShardedTensor, ShardedTensorMetadata, TensorProperties
+from .api import _CUSTOM_OPERATORS, Shard, ShardedTensor, ShardedTensorMetadata, TensorProperties
 
 __all__ = [
     "Shard", "ShardMetadata", "ShardedTensor", "ShardedTensorMetadata", "TensorProperties", "custom_sharded_op_impl", "empty",
@@ -14,7 +14,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _filled(spec: Any, size: tuple, options: dict[str, Any], fill: Callable[[Any], Any]) -> ShardedTensor:
+def _make_filled(spec: Any, size: tuple, options: dict[str, Any], fill: Callable[[Any], Any]) -> ShardedTensor:
     wanted = options.pop("requires_grad", False)
     made = ShardedTensor(spec, *size, **options)
     for shard in made.local_shards():
@@ -32,27 +32,27 @@ def empty(sharding_spec: Any, *size: Any, **options: Any) -> ShardedTensor:
 
 def full(sharding_spec: Any, size: Any, fill_value: Any, **options: Any) -> ShardedTensor:
     """Make a ShardedTensor filled with one value."""
-    return _filled(sharding_spec, (size,), options, lambda t: t.fill_(fill_value))
+    return _make_filled(sharding_spec, (size,), options, lambda t: t.fill_(fill_value))
 
 
 def ones(sharding_spec: Any, *size: Any, **options: Any) -> ShardedTensor:
     """Make a ShardedTensor of ones."""
-    return _filled(sharding_spec, size, options, lambda t: t.fill_(1))
+    return _make_filled(sharding_spec, size, options, lambda t: t.fill_(1))
 
 
 def zeros(sharding_spec: Any, *size: Any, **options: Any) -> ShardedTensor:
     """Make a ShardedTensor of zeros."""
-    return _filled(sharding_spec, size, options, lambda t: t.fill_(0))
+    return _make_filled(sharding_spec, size, options, lambda t: t.fill_(0))
 
 
 def rand(sharding_spec: Any, *size: Any, **options: Any) -> ShardedTensor:
     """Make a ShardedTensor of random numbers between 0 and 1."""
-    return _filled(sharding_spec, size, options, lambda t: t.uniform_(0, 1))
+    return _make_filled(sharding_spec, size, options, lambda t: t.uniform_(0, 1))
 
 
 def randn(sharding_spec: Any, *size: Any, **options: Any) -> ShardedTensor:
     """Make a ShardedTensor of random numbers of a normal distribution."""
-    return _filled(sharding_spec, size, options, lambda t: t.normal_(0, 1))
+    return _make_filled(sharding_spec, size, options, lambda t: t.normal_(0, 1))
 
 
 def init_from_local_shards(
@@ -85,7 +85,7 @@ def custom_sharded_op_impl(func: Any) -> Callable[[Callable], Callable]:
     """Return a decorator that registers implementation(types, args, kwargs, process_group) as `func` of ShardedTensors."""
 
     def note(implementation: Callable) -> Callable:
-        _CUSTOM[func.__name__] = implementation
+        _CUSTOM_OPERATORS[func.__name__] = implementation
         return implementation
 
     return note

@@ -45,12 +45,12 @@ def placed(group: Any, placement: _remote_device | None) -> tuple[int, Device]:
     return rank, device
 
 
-def _sizes(given: Sequence) -> Size:
+def _size(given: Sequence) -> Size:
     return Size(given[0]) if len(given) == 1 and isinstance(given[0], Sequence) else Size(given)
 
 
-_CUSTOM: dict[str, Callable] = {}  # calls that programs have brought, by name
-_ON_PARTS = (  # calls that do to the whole what they do to each part, in place
+_CUSTOM_OPERATORS: dict[str, Callable] = {}  # calls that programs have brought, by name
+_SHARDWISE_OPERATORS = (  # calls that do to the whole what they do to each part, in place
     "constant_", "fill_", "kaiming_uniform_", "normal_", "ones_", "requires_grad_", "trunc_normal_", "uniform_", "zero_", "zeros_",
 )  # fmt: skip
 
@@ -92,7 +92,7 @@ class ShardedTensor(SpreadTensor):
         if memory_format is not contiguous_format:
             raise ValueError("Only torch.contiguous_format memory_format is currently supported")
         properties = TensorProperties(dtype or get_default_dtype(), layout, requires_grad, memory_format, pin_memory)
-        metadata = sharding_spec.build_metadata(_sizes(size), properties)
+        metadata = sharding_spec.build_metadata(_size(size), properties)
         group = self._normalize_pg(process_group)
         own = []
         for shard in metadata.shards_metadata:
@@ -100,9 +100,9 @@ class ShardedTensor(SpreadTensor):
             if rank == groups.get_rank():
                 part = empty(shard.shard_sizes, dtype=properties.dtype, device=device, pin_memory=pin_memory)
                 own.append(Shard(part.requires_grad_(requires_grad), shard))
-        self._hold(own, metadata, sharding_spec, group, init_rrefs)
+        self._set_fields(own, metadata, sharding_spec, group, init_rrefs)
 
-    def _hold(
+    def _set_fields(
         self, shards: list[Shard], metadata: ShardedTensorMetadata, spec: ShardingSpec, group: Any, rrefs: bool = False
     ) -> None:
         if rrefs:
@@ -130,7 +130,7 @@ class ShardedTensor(SpreadTensor):
     ) -> ShardedTensor:
         """Make a ShardedTensor from the shards that each rank has; all ranks must call it."""
         group = cls._normalize_pg(process_group)
-        size = _sizes(global_size)
+        size = _size(global_size)
         mine = None
         if local_shards:
             kinds = {(s.tensor.dtype, s.tensor.requires_grad, s.tensor.is_pinned()) for s in local_shards}
@@ -163,7 +163,7 @@ class ShardedTensor(SpreadTensor):
         check_tensor(metadata.shards_metadata, metadata.size)
         made = cls.__new__(cls)
         spec = _infer_sharding_spec_from_shards_metadata(metadata.shards_metadata)
-        made._hold(local_shards, metadata, spec, group, init_rrefs)
+        made._set_fields(local_shards, metadata, spec, group, init_rrefs)
         return made
 
     @classmethod
@@ -179,7 +179,7 @@ class ShardedTensor(SpreadTensor):
         if not local_tensor.is_contiguous():
             raise ValueError("local_tensor is not a contiguous Tensor.")
         group = cls._normalize_pg(process_group)
-        metadata = sharding_spec.build_metadata(_sizes(global_size), TensorProperties.create_from_tensor(local_tensor))
+        metadata = sharding_spec.build_metadata(_size(global_size), TensorProperties.create_from_tensor(local_tensor))
         here = groups.get_rank()
         own = [Shard(local_tensor, s) for s in metadata.shards_metadata if placed(group, s.placement)[0] == here]
         return cls._init_from_local_shards_and_global_metadata(own, metadata, group, init_rrefs, sharding_spec)
@@ -222,7 +222,7 @@ class ShardedTensor(SpreadTensor):
         check_tensor(parts, sharded_tensor_metadata.size)
         made = cls.__new__(cls)
         spec = sharding_spec or _infer_sharding_spec_from_shards_metadata(parts)
-        made._hold(local_shards, sharded_tensor_metadata, spec, group, init_rrefs)
+        made._set_fields(local_shards, sharded_tensor_metadata, spec, group, init_rrefs)
         return made
 
     # -- what it is -------------------------------------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ class ShardedTensor(SpreadTensor):
     __hash__ = object.__hash__
 
     # -- other forms of it ------------------------------------------------------------------------------------------------------
-    def _with(self, change: Callable[[Tensor], Tensor], device: Any = None, group: Any = None) -> ShardedTensor:
+    def _map_shards(self, change: Callable[[Tensor], Tensor], device: Any = None, group: Any = None) -> ShardedTensor:
         """Return a ShardedTensor with `change` applied to each shard, optionally on another device or group."""
         metadata = copy.deepcopy(self._metadata)
         if device is not None:
@@ -276,22 +276,22 @@ class ShardedTensor(SpreadTensor):
             metadata.tensor_properties.dtype = parts[0].tensor.dtype
             metadata.tensor_properties.requires_grad = parts[0].tensor.requires_grad
         made = type(self).__new__(type(self))
-        made._hold(parts, metadata, self._sharding_spec, group)
+        made._set_fields(parts, metadata, self._sharding_spec, group)
         return made
 
     def clone(self, *, memory_format: Any = None) -> ShardedTensor:
         """Return a copy of the ShardedTensor."""
-        return self._with(lambda t: t.clone())
+        return self._map_shards(lambda t: t.clone())
 
     def detach(self) -> ShardedTensor:
         """Return the same shards without autograd history."""
-        return self._with(lambda t: t.detach())
+        return self._map_shards(lambda t: t.detach())
 
     def cpu(self, memory_format: Any = None, process_group: Any = None) -> ShardedTensor:
         """Return this tensor in host memory."""
         if all(s.placement is None or s.placement.device().type == "cpu" for s in self._metadata.shards_metadata):
             return self
-        return self._with(lambda t: t.cpu(), Device("cpu"), process_group)
+        return self._map_shards(lambda t: t.cpu(), Device("cpu"), process_group)
 
     def to(self, *args: Any, **kwargs: Any) -> ShardedTensor:
         """Return this tensor with another dtype, or on another device."""
@@ -300,10 +300,10 @@ class ShardedTensor(SpreadTensor):
         if not copies and probe.dtype is self.dtype and probe.device is self.device:
             return self
         where = None if probe.device.type == self.device.type else probe.device
-        return self._with(lambda t: t.to(*args, **kwargs), where, group)
+        return self._map_shards(lambda t: t.to(*args, **kwargs), where, group)
 
     def __deepcopy__(self, memo: dict) -> ShardedTensor:
-        return self._with(lambda t: copy.deepcopy(t, memo))
+        return self._map_shards(lambda t: copy.deepcopy(t, memo))
 
     def gather(  # type: ignore[override]
         self, dst: int = 0, out: Tensor | None = None, enforce_dtype: bool = False, dtype: Any = None
@@ -316,11 +316,11 @@ class ShardedTensor(SpreadTensor):
             raise ValueError(f"dst rank {dst} expects output tensor size {self.shape}, but got {out.size()}")
         if rank != dst and out is not None:
             raise ValueError("`out` Tensor must NOT be provided on non-dst ranks.")
-        whole = self._whole()
+        whole = self._gather_whole()
         if out is not None:
             unrecorded(out.copy_, whole)
 
-    def _whole(self) -> Tensor:
+    def _gather_whole(self) -> Tensor:
         """Return the whole tensor, on every rank."""
         group, size = self._process_group, groups.get_world_size(self._process_group)
         lists: list[list[ShardMetadata]] = [[] for _ in range(size)]
@@ -345,30 +345,30 @@ class ShardedTensor(SpreadTensor):
 
     def reshard(self, resharding_spec: ShardingSpec) -> ShardedTensor:
         """Shard this tensor by another specification, in place."""
-        whole = self._whole()
+        whole = self._gather_whole()
         metadata = resharding_spec.build_metadata(self.shape, self._metadata.tensor_properties)
         here = groups.get_rank()
         own = [s for s in metadata.shards_metadata if placed(self._process_group, s.placement)[0] == here]
         shards = [Shard(part_of(whole, s).clone(), s) for s in own]
-        self._hold(shards, metadata, resharding_spec, self._process_group)
+        self._set_fields(shards, metadata, resharding_spec, self._process_group)
         return self
 
     def _call_spread(self, face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Call an operator on this tensor: a few apply to each shard, the others raise."""
         name = getattr(face, "__name__", str(face))
-        if name in _CUSTOM:
-            return _CUSTOM[name]([type(self)], args, kwargs, self._process_group)
-        if name in _ON_PARTS and args and args[0] is self:
+        if name in _CUSTOM_OPERATORS:
+            return _CUSTOM_OPERATORS[name]([type(self)], args, kwargs, self._process_group)
+        if name in _SHARDWISE_OPERATORS and args and args[0] is self:
             for shard in self._local_shards:
                 getattr(shard.tensor, name)(*args[1:], **kwargs)
             return self
         if name in ("equal", "allclose") and all(isinstance(a, ShardedTensor) for a in args[:2]):
-            return self._compared(name, *args, **kwargs)
+            return self._compare(name, *args, **kwargs)
         raise RuntimeError(
             f"torch function '{name}', with args: {args} and kwargs: {kwargs} not supported for ShardedTensor!"
         )
 
-    def _compared(self, name: str, one: ShardedTensor, other: ShardedTensor, *args: Any, **kwargs: Any) -> bool:
+    def _compare(self, name: str, one: ShardedTensor, other: ShardedTensor, *args: Any, **kwargs: Any) -> bool:
         pairs = zip(one._local_shards, other._local_shards)
         same = len(one._local_shards) == len(other._local_shards) and one.shape == other.shape
         mine = same and all(bool(getattr(a.tensor, name)(b.tensor, *args, **kwargs)) for a, b in pairs)
@@ -405,7 +405,7 @@ class ShardedTensor(SpreadTensor):
         ):
             if saved != found:
                 raise RuntimeError(f"{name} at save time was {saved}, but at load time was {found}")
-        self._hold(shards, metadata, spec, group, rrefs)
+        self._set_fields(shards, metadata, spec, group, rrefs)
 
 
 def part_of(tensor: Tensor, shard: ShardMetadata) -> Tensor:

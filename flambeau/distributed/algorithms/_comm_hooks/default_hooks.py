@@ -52,7 +52,7 @@ def reduce_scatter_hook(state: DefaultState, grad: Tensor, output: Tensor) -> No
         output.div_(state.gradient_postdivide_factor)
 
 
-def _in_precision(precision: dtype, state: LowPrecisionState, grad: Tensor, output: Tensor | None) -> None:
+def _reduce_in_precision(precision: dtype, state: LowPrecisionState, grad: Tensor, output: Tensor | None) -> None:
     grad.data = grad.data.to(precision)
     if output is None:
         allreduce_hook(state, grad)
@@ -65,9 +65,9 @@ def _in_precision(precision: dtype, state: LowPrecisionState, grad: Tensor, outp
 
 def fp16_compress_hook(state: LowPrecisionState, grad: Tensor, output: Tensor | None = None) -> None:
     """Average gradients among ranks in float16."""
-    _in_precision(float16, state, grad, output)
+    _reduce_in_precision(float16, state, grad, output)
 
 
 def bf16_compress_hook(state: LowPrecisionState, grad: Tensor, output: Tensor | None = None) -> None:
     """Average gradients among ranks in bfloat16."""
-    _in_precision(bfloat16, state, grad, output)
+    _reduce_in_precision(bfloat16, state, grad, output)

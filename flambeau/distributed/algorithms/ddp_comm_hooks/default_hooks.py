@@ -18,12 +18,12 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _group(process_group: Any) -> Any:
+def _group_or_default(process_group: Any) -> Any:
     return process_group if process_group is not None else groups._get_default_group()
 
 
 def _average(process_group: Any, tensor: Tensor) -> Future:
-    group = _group(process_group)
+    group = _group_or_default(process_group)
     unrecorded(tensor.div_, group.size())
     work = records.started(records.all_reduce_, tensor, ReduceOp.SUM, group)
     return work.get_future().then(lambda done: done.value()[0])
@@ -34,7 +34,7 @@ def allreduce_hook(process_group: Any, bucket: GradBucket) -> Future:
     return _average(process_group, bucket.buffer())
 
 
-def _compressed(dtype: Any, process_group: Any, bucket: GradBucket) -> Future:
+def _average_in_dtype(dtype: Any, process_group: Any, bucket: GradBucket) -> Future:
     buffer = bucket.buffer()
     if isinstance(process_group, Tensor):
         raise TypeError("the state of this hook is a process group")
@@ -45,15 +45,15 @@ def _compressed(dtype: Any, process_group: Any, bucket: GradBucket) -> Future:
 
 def fp16_compress_hook(process_group: Any, bucket: GradBucket) -> Future:
     """Average a bucket's gradients in float16."""
-    return _compressed(BY_NAME["float16"], process_group, bucket)
+    return _average_in_dtype(BY_NAME["float16"], process_group, bucket)
 
 
 def bf16_compress_hook(process_group: Any, bucket: GradBucket) -> Future:
     """Average a bucket's gradients in bfloat16."""
-    return _compressed(BY_NAME["bfloat16"], process_group, bucket)
+    return _average_in_dtype(BY_NAME["bfloat16"], process_group, bucket)
 
 
-def _wrapped(hook: Callable[[Any, GradBucket], Future], dtype: Any) -> Callable[[Any, GradBucket], Future]:
+def _wrap_in_dtype(hook: Callable[[Any, GradBucket], Future], dtype: Any) -> Callable[[Any, GradBucket], Future]:
     def compressed(state: Any, bucket: GradBucket) -> Future:
         full = bucket.buffer()
         bucket.set_buffer(unrecorded(full.to, dtype))
@@ -70,9 +70,9 @@ def _wrapped(hook: Callable[[Any, GradBucket], Future], dtype: Any) -> Callable[
 
 def fp16_compress_wrapper(hook: Callable[[Any, GradBucket], Future]) -> Callable[[Any, GradBucket], Future]:
     """Return a hook that runs another one with gradients in float16."""
-    return _wrapped(hook, BY_NAME["float16"])
+    return _wrap_in_dtype(hook, BY_NAME["float16"])
 
 
 def bf16_compress_wrapper(hook: Callable[[Any, GradBucket], Future]) -> Callable[[Any, GradBucket], Future]:
     """Return a hook that runs another one with gradients in bfloat16."""
-    return _wrapped(hook, BY_NAME["bfloat16"])
+    return _wrap_in_dtype(hook, BY_NAME["bfloat16"])

@@ -6,7 +6,7 @@ from typing import Any
 
 from ....futures import Future, settled
 from ...buckets import GradBucket
-from .default_hooks import _average, _group
+from .default_hooks import _average, _group_or_default
 
 
 class PostLocalSGDState:
@@ -31,7 +31,7 @@ def post_localSGD_hook(state: PostLocalSGDState, bucket: GradBucket) -> Future:
     """Average gradients over all ranks first, and from `start_localSGD_iter` on over the subgroup."""
     if state.iter < state.start_localSGD_iter:
         state.maybe_increase_iter(bucket)
-        return _average(_group(state.process_group), bucket.buffer())
+        return _average(_group_or_default(state.process_group), bucket.buffer())
     if not state.post_local_gradient_allreduce:
         return settled(bucket.buffer())
     if state.subgroup is None:

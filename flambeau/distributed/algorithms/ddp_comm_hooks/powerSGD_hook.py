@@ -16,7 +16,7 @@ from ....linalg import qr
 from ....ops import namespace
 from ... import collectives
 from ...buckets import GradBucket
-from .default_hooks import _average, _group
+from .default_hooks import _average, _group_or_default
 
 __all__ = ["PowerSGDState", "batched_powerSGD_hook", "powerSGD_hook"]
 _torch = namespace("torch")
@@ -58,7 +58,7 @@ class PowerSGDState:
         return {name: value for name, value in vars(self).items() if name != "process_group"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.process_group = _group(None)
+        self.process_group = _group_or_default(None)
         vars(self).update(state)
 
     def maybe_increase_iter(self, bucket: GradBucket) -> None:
@@ -81,7 +81,7 @@ def _orthogonalize(matrix: Tensor, epsilon: float) -> None:
         matrix.copy_(qr(matrix)[0])
 
 
-def _start(state: PowerSGDState, key: tuple[int, int], rows: int, rank: int, like: Tensor) -> Tensor:
+def _initial_q(state: PowerSGDState, key: tuple[int, int], rows: int, rank: int, like: Tensor) -> Tensor:
     """Return the initial Q: the last one, or random columns that are the same on all ranks."""
     known = state.q_memory_dict.get(key)
     if state.warm_start and known is not None:
@@ -100,12 +100,12 @@ def _random_matrix(state: PowerSGDState, key: tuple[int, int], rows: int, rank: 
 
 def _compress(state: PowerSGDState, bucket: GradBucket, matrices: list[Tensor], numbers: list[int]) -> None:
     """Replace each matrix by the average of its low-rank approximations over the ranks."""
-    group = _group(state.process_group)
+    group = _group_or_default(state.process_group)
     size = group.size()
     qs, ps = [], []
     for matrix, number in zip(matrices, numbers):
         rank = min(*matrix.shape, state.matrix_approximation_rank)
-        q = _start(state, (bucket.index(), number), matrix.shape[1], rank, matrix)
+        q = _initial_q(state, (bucket.index(), number), matrix.shape[1], rank, matrix)
         if state.warm_start:
             q = q.clone()
             _orthogonalize(q, state.orthogonalization_epsilon)
@@ -129,7 +129,7 @@ def _all_reduce(tensors: list[Tensor], group: Any) -> None:
         collectives.all_reduce_coalesced(tensors, group=group)
 
 
-def _worth_it(gradient: Tensor, state: PowerSGDState) -> bool:
+def _is_compressible(gradient: Tensor, state: PowerSGDState) -> bool:
     if gradient.dim() < 2:
         return False
     rows = gradient.shape[0]
@@ -138,8 +138,8 @@ def _worth_it(gradient: Tensor, state: PowerSGDState) -> bool:
     return (rows + columns) * rank * state.min_compression_rate < rows * columns
 
 
-def _run(state: PowerSGDState, bucket: GradBucket, batched: bool) -> Future:
-    group = _group(state.process_group)
+def _average_compressed(state: PowerSGDState, bucket: GradBucket, batched: bool) -> Future:
+    group = _group_or_default(state.process_group)
     if state.iter < state.start_powerSGD_iter:
         state.maybe_increase_iter(bucket)
         return _average(group, bucket.buffer())
@@ -161,7 +161,7 @@ def _run(state: PowerSGDState, bucket: GradBucket, batched: bool) -> Future:
 def _approximate_each(state: PowerSGDState, bucket: GradBucket, group: Any) -> None:
     matrices, numbers, plain = [], [], []
     for number, gradient in enumerate(bucket.gradients()):
-        if _worth_it(gradient, state):
+        if _is_compressible(gradient, state):
             matrices.append(gradient.view(gradient.shape[0], -1))
             numbers.append(number)
         else:
@@ -183,9 +183,9 @@ def _approximate_square(state: PowerSGDState, bucket: GradBucket, buffer: Tensor
 
 def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future:
     """Average a bucket's gradients by PowerSGD: every matrix of the bucket is approximated separately."""
-    return unrecorded(_run, state, bucket, False)
+    return unrecorded(_average_compressed, state, bucket, False)
 
 
 def batched_powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future:
     """Average a bucket's gradients by PowerSGD on the whole bucket as one square matrix: faster, and less accurate."""
-    return unrecorded(_run, state, bucket, True)
+    return unrecorded(_average_compressed, state, bucket, True)

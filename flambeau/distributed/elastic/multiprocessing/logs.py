@@ -130,14 +130,14 @@ class _Tail:
                 ending = self._ended.is_set()  # before reading: what was written until now is still shown
                 data = file.read()
                 *lines, rest = (rest + data).split("\n")
-                self._show([line + "\n" for line in lines])
+                self._copy_lines([line + "\n" for line in lines])
                 if ending and not data:
-                    self._show([rest] if rest else [])
+                    self._copy_lines([rest] if rest else [])
                     return
                 if not data:
                     self._ended.wait(0.1)
 
-    def _show(self, lines: list[str]) -> None:
+    def _copy_lines(self, lines: list[str]) -> None:
         for line in lines:
             if self.words is None or any(word in line for word in self.words):
                 self.target.write(self.prefix + line)

@@ -70,7 +70,7 @@ def _die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
-def _call(
+def _run_function(
     function: Callable, args: tuple, environment: dict[str, str], files: dict[str, str], parent: int, pipe: Any
 ) -> None:
     """Run a function as a worker."""
@@ -83,7 +83,7 @@ def _call(
     pipe.close()
 
 
-class _Function:
+class _FunctionWorker:
     """A worker that is a Python function."""
 
     def __init__(self, entry: Callable, args: tuple, environment: dict[str, str], logs: WorkerLogs, method: str):
@@ -91,7 +91,7 @@ class _Function:
         self.pipe, theirs = context.Pipe(duplex=False)
         files = {name: file.name for name, file in logs.files.items() if file is not None}
         arguments = (entry, args, environment, files, os.getpid(), theirs)
-        self.process = context.Process(target=_call, args=arguments, daemon=False)
+        self.process = context.Process(target=_run_function, args=arguments, daemon=False)
         self.process.start()
         theirs.close()
         self.pid = self.process.pid
@@ -110,7 +110,7 @@ class _Function:
         self.process.join(timeout)
 
 
-class _Command:
+class _CommandWorker:
     """A worker that is a command; it leads a new session, so that its child processes end with it."""
 
     def __init__(self, command: Sequence[str], environment: dict[str, str], logs: WorkerLogs):
@@ -172,7 +172,7 @@ class Workers:
                 logs = self.logs[rank]
                 environment["TORCHELASTIC_ERROR_FILE"] = logs.error_file
                 if callable(entrypoint):
-                    made: Any = _Function(entrypoint, args, environment, logs, start_method)
+                    made: Any = _FunctionWorker(entrypoint, args, environment, logs, start_method)
                 else:
                     path = os.environ.get("PYTHONPATH", "")
                     inherited = {
@@ -180,7 +180,7 @@ class Workers:
                         "PYTHONPATH": path if root in path.split(":") else f"{path}:{root}".strip(":"),
                     }
                     command = [str(part).replace(LOCAL_RANK_MARK, str(rank)) for part in (entrypoint, *args)]
-                    made = _Command(command, {**inherited, **environment}, logs)
+                    made = _CommandWorker(command, {**inherited, **environment}, logs)
                 self.processes[rank] = made
         except BaseException:
             self.end()

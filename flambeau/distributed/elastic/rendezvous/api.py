@@ -205,16 +205,16 @@ class RendezvousHandlerRegistry:
         return handler
 
 
-def _maker(module: str, function: str) -> RendezvousHandlerCreator:
+def _lazy_function(module: str, function: str) -> RendezvousHandlerCreator:
     """Return a function of another module, which is imported when it is called."""
     return lambda params: naming.attribute(__package__, module, function)(params)
 
 
 rendezvous_handler_registry = RendezvousHandlerRegistry()  # programs register theirs here, as with PyTorch
-rendezvous_handler_registry.register("static", _maker("static_tcp_rendezvous", "create_rdzv_handler"))
-rendezvous_handler_registry.register("c10d", _maker("c10d_rendezvous", "create_handler"))
+rendezvous_handler_registry.register("static", _lazy_function("static_tcp_rendezvous", "create_rdzv_handler"))
+rendezvous_handler_registry.register("c10d", _lazy_function("c10d_rendezvous", "create_handler"))
 for _name in ("etcd", "etcd-v2"):
-    rendezvous_handler_registry.register(_name, _maker("c10d_rendezvous", "create_etcd_handler"))
+    rendezvous_handler_registry.register(_name, _lazy_function("c10d_rendezvous", "create_etcd_handler"))
 
 
 def get_rendezvous_handler(params: RendezvousParameters) -> RendezvousHandler:

@@ -36,14 +36,14 @@ from .api import (
 
 _KEY = "state"
 _PAUSE = 0.2
-_PATIENCE_AT_EXIT = 10.0
+_EXIT_TIMEOUT_SECONDS = 10.0
 
 
 def _empty() -> dict[str, Any]:
     return {"round": 0, "complete": False, "closed": False, "participants": [], "waiting": []}
 
 
-class _Pulse:
+class _Heartbeats:
     """Heartbeat of this agent, and the last one seen of each other agent."""
 
     def __init__(self, store: Store, node: str, interval: float):
@@ -87,7 +87,7 @@ class C10dRendezvous(RendezvousHandler):
         self.last_call = float(params.get("last_call_timeout", 30))
         interval = float(params.get("keep_alive_interval", 5))
         self.patience = interval * float(params.get("keep_alive_max_attempt", 3))
-        self.pulse = _Pulse(self.store, self.node, interval)
+        self.pulse = _Heartbeats(self.store, self.node, interval)
         self._last_arrival: tuple[Any, float] = (None, 0.0)
         self._worker_store: TCPStore | None = None
         self._serves = isinstance(store, TCPStore) and store.is_server
@@ -119,7 +119,7 @@ class C10dRendezvous(RendezvousHandler):
         """Change the state by compare-and-set, with retries; `change` returns whether there is a change."""
         while True:
             held, state = self._read()
-            self._bury(state)
+            self._remove_dead(state)
             if not change(state):
                 return state
             if not state["participants"] and state["complete"]:
@@ -132,7 +132,7 @@ class C10dRendezvous(RendezvousHandler):
                 raise RendezvousConnectionError("The connection to the C10d store has failed.") from problem
             time.sleep(_PAUSE * (0.5 + os.urandom(1)[0] / 256))
 
-    def _bury(self, state: dict[str, Any]) -> None:
+    def _remove_dead(self, state: dict[str, Any]) -> None:
         for place in ("participants", "waiting"):
             state[place] = [n for n in state[place] if n == self.node or not self.pulse.is_dead(n, self.patience)]
 
@@ -183,7 +183,7 @@ class C10dRendezvous(RendezvousHandler):
         while True:
             state = self._update(self._join)
             if state["complete"] and self.node in state["participants"]:
-                info = self._outcome(state, deadline)
+                info = self._round_result(state, deadline)
                 if info is not None:
                     return info
                 self._update(self._leave)  # a participant has left already: try again
@@ -192,7 +192,7 @@ class C10dRendezvous(RendezvousHandler):
                 raise RendezvousTimeoutError
             time.sleep(_PAUSE)
 
-    def _outcome(self, state: dict[str, Any], deadline: float) -> RendezvousInfo | None:
+    def _round_result(self, state: dict[str, Any], deadline: float) -> RendezvousInfo | None:
         """Return the result of a complete round. Its first node serves a new store for the round, which holds nothing of the last one."""
         rank, size = state["participants"].index(self.node), len(state["participants"])
         self._round, self._members = state["round"], state["participants"]
@@ -223,18 +223,18 @@ class C10dRendezvous(RendezvousHandler):
     def num_nodes_waiting(self) -> int:
         """Return the number of agents that wait for the next round and fit into it, or have left this one."""
         _, state = self._read()
-        self._bury(state)
-        gone = len(self._gone(state))
+        self._remove_dead(state)
+        gone = len(self._departed_nodes(state))
         return gone + (len(state["waiting"]) if gone or len(state["participants"]) < self.params.max_nodes else 0)
 
-    def _gone(self, state: dict[str, Any]) -> list[str]:
+    def _departed_nodes(self, state: dict[str, Any]) -> list[str]:
         there = state["participants"] if state["round"] == self._round else []
         return [node for node in self._members if node not in there]
 
     def everybody_is_there(self) -> bool:
         _, state = self._read()
-        self._bury(state)
-        return not self._gone(state)
+        self._remove_dead(state)
+        return not self._departed_nodes(state)
 
     def set_closed(self) -> None:
         def close(state: dict[str, Any]) -> bool:
@@ -248,31 +248,31 @@ class C10dRendezvous(RendezvousHandler):
         return self._read()[1]["closed"]
 
     def leave(self) -> bool:
-        return self._end(closes=False)
+        return self._leave_rendezvous(closes=False)
 
     def shutdown(self) -> bool:
-        return self._end(closes=True)
+        return self._leave_rendezvous(closes=True)
 
-    def _end(self, closes: bool) -> bool:
+    def _leave_rendezvous(self, closes: bool) -> bool:
         """Leave the rendezvous, and close it for all if `closes`; return whether the store could be updated."""
         try:
             if closes:
                 self.set_closed()
             self._update(self._leave)
             if closes:
-                self._let_others_go()
+                self._await_others()
             return True
         except (RendezvousConnectionError, DistError):
             return False  # the agent that serves the store has ended before
         finally:
             self.pulse.stop()
 
-    def _let_others_go(self) -> None:
+    def _await_others(self) -> None:
         """Wait, if this agent serves the store, until the others have seen that the job is over."""
-        deadline = time.monotonic() + _PATIENCE_AT_EXIT
+        deadline = time.monotonic() + _EXIT_TIMEOUT_SECONDS
         while self._serves and time.monotonic() < deadline:
             _, state = self._read()
-            self._bury(state)
+            self._remove_dead(state)
             if not state["participants"] + state["waiting"]:
                 return
             time.sleep(0.05)

@@ -17,11 +17,11 @@ from typing import Any
 from ...errors import DistNetworkError, DistStoreError
 from ...store import DEFAULT_TIMEOUT, Store, as_bytes
 
-_LIFE = 7200  # seconds
+_LEASE_SECONDS = 7200  # seconds
 _PAUSE = 0.1
 
 
-def _coded(data: str | bytes) -> str:
+def _base64(data: str | bytes) -> str:
     return base64.b64encode(data.encode() if isinstance(data, str) else data).decode()
 
 
@@ -35,10 +35,10 @@ class EtcdStore(Store):
         super().__init__()
         self._timeout = timeout
         self.address, self.prefix, self._context = f"{protocol}://{endpoint}", prefix, context
-        self._lease = self._ask("lease/grant", TTL=_LIFE)["ID"]
+        self._lease = self._post("lease/grant", TTL=_LEASE_SECONDS)["ID"]
         self._renewed = time.monotonic()
 
-    def _ask(self, path: str, **body: Any) -> dict[str, Any]:
+    def _post(self, path: str, **body: Any) -> dict[str, Any]:
         request = urllib.request.Request(
             f"{self.address}/v3/{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}
         )
@@ -50,18 +50,18 @@ class EtcdStore(Store):
             raise DistNetworkError(f"etcd at {self.address}: {path}: {reason!r}") from None
 
     def _key(self, key: str) -> str:
-        return _coded(self.prefix + key)
+        return _base64(self.prefix + key)
 
-    def _put(self, key: str, value: bytes) -> dict[str, Any]:
+    def _put_request(self, key: str, value: bytes) -> dict[str, Any]:
         """Return a request that writes a key under this process's lease, which is renewed if necessary."""
-        if time.monotonic() - self._renewed > _LIFE / 4:
-            self._ask("lease/keepalive", ID=self._lease)
+        if time.monotonic() - self._renewed > _LEASE_SECONDS / 4:
+            self._post("lease/keepalive", ID=self._lease)
             self._renewed = time.monotonic()
-        return {"key": self._key(key), "value": _coded(value), "lease": self._lease}
+        return {"key": self._key(key), "value": _base64(value), "lease": self._lease}
 
-    def _held(self, key: str) -> tuple[bytes | None, str]:
+    def _read_revision(self, key: str) -> tuple[bytes | None, str]:
         """Return the value of a key, and its revision."""
-        found = self._ask("kv/range", key=self._key(key)).get("kvs")
+        found = self._post("kv/range", key=self._key(key)).get("kvs")
         if not found:
             return None, "0"
         return base64.b64decode(found[0].get("value", "")), found[0]["mod_revision"]
@@ -69,22 +69,22 @@ class EtcdStore(Store):
     def _replace(self, key: str, revision: str, value: bytes) -> bool:
         """Write a key if it has not changed since `revision` (0: if it does not exist); return whether it was written."""
         compare = {"key": self._key(key), "target": "MOD", "result": "EQUAL", "mod_revision": revision}
-        done = self._ask("kv/txn", compare=[compare], success=[{"request_put": self._put(key, value)}])
+        done = self._post("kv/txn", compare=[compare], success=[{"request_put": self._put_request(key, value)}])
         return bool(done.get("succeeded"))
 
     def set(self, key: str, value: str | bytes) -> None:
-        self._ask("kv/put", **self._put(key, as_bytes(value)))
+        self._post("kv/put", **self._put_request(key, as_bytes(value)))
 
     def get(self, key: str) -> bytes:
         self.wait([key])
-        value = self._held(key)[0]
+        value = self._read_revision(key)[0]
         if value is None:
             raise DistStoreError(f"{key} was deleted meanwhile")
         return value
 
     def add(self, key: str, amount: int) -> int:
         while True:
-            value, revision = self._held(key)
+            value, revision = self._read_revision(key)
             total = int(value or b"0") + amount
             if self._replace(key, revision, str(total).encode()):
                 return total
@@ -92,7 +92,7 @@ class EtcdStore(Store):
     def compare_set(self, key: str, expected_value: str | bytes, desired_value: str | bytes) -> bytes:
         expected, desired = as_bytes(expected_value), as_bytes(desired_value)
         while True:
-            value, revision = self._held(key)
+            value, revision = self._read_revision(key)
             if value != expected and not (value is None and not expected):
                 return expected if value is None else value
             if self._replace(key, revision, desired):
@@ -100,12 +100,12 @@ class EtcdStore(Store):
 
     def append(self, key: str, value: str | bytes) -> None:
         while True:
-            held, revision = self._held(key)
+            held, revision = self._read_revision(key)
             if self._replace(key, revision, (held or b"") + as_bytes(value)):
                 return
 
     def check(self, keys: Sequence[str]) -> bool:
-        return all(self._held(key)[0] is not None for key in keys)
+        return all(self._read_revision(key)[0] is not None for key in keys)
 
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
         limit = self._timeout if timeout is None else timeout
@@ -118,12 +118,12 @@ class EtcdStore(Store):
             time.sleep(_PAUSE)
 
     def delete_key(self, key: str) -> bool:
-        return int(self._ask("kv/deleterange", key=self._key(key)).get("deleted", 0)) > 0
+        return int(self._post("kv/deleterange", key=self._key(key)).get("deleted", 0)) > 0
 
     def list_keys(self) -> list[str]:
         first = self.prefix.encode()
         last = first[:-1] + bytes([first[-1] + 1])  # the first key behind all that begin with the prefix
-        found = self._ask("kv/range", key=_coded(first), range_end=_coded(last), keys_only=True).get("kvs", [])
+        found = self._post("kv/range", key=_base64(first), range_end=_base64(last), keys_only=True).get("kvs", [])
         return [base64.b64decode(entry["key"]).decode()[len(self.prefix) :] for entry in found]
 
     def num_keys(self) -> int:

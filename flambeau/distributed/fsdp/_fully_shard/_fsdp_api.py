@@ -73,12 +73,12 @@ class DataParallelMeshDims:
 
     @property
     def shard_names(self) -> tuple[str, ...]:
-        return _named(self.shard)
+        return _as_tuple(self.shard)
 
     @property
     def replicate_names(self) -> tuple[str, ...]:
-        return _named(self.replicate)
+        return _as_tuple(self.replicate)
 
 
-def _named(names: str | tuple[str, ...] | None) -> tuple[str, ...]:
+def _as_tuple(names: str | tuple[str, ...] | None) -> tuple[str, ...]:
     return () if names is None else (names,) if isinstance(names, str) else tuple(names)

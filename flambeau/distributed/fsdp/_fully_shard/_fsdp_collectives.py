@@ -69,16 +69,16 @@ def _gather(params: Sequence[FSDPParam], group: Any, async_op: bool, device: Any
         return Gathering(None)
     told("c10d._allgather_base_")
     if comm is None:
-        return Gathering(_begun(async_op, all_gather_parts_, outputs, inputs, group))
-    return _gather_by(comm, group, inputs, outputs, ranks, device, async_op)
+        return Gathering(_start_or_run(async_op, all_gather_parts_, outputs, inputs, group))
+    return _gather_with_custom(comm, group, inputs, outputs, ranks, device, async_op)
 
 
-def _begun(async_op: bool, collective: Any, *args: Any) -> Any:
+def _start_or_run(async_op: bool, collective: Any, *args: Any) -> Any:
     """Start a collective and return its work, or None if it is done."""
     return started(collective, *args) if async_op else collective(*args)
 
 
-def _gather_by(
+def _gather_with_custom(
     comm: AllGather, group: Any, inputs: list[Tensor], outputs: list[Tensor], ranks: int, device: Any, async_op: bool
 ) -> Gathering:
     """Gather with a program's custom all_gather, which takes one tensor from each rank."""
@@ -123,7 +123,7 @@ class Reduction:
 
     def _start(self, scatter: Any, grads: list[Any], before: float | None) -> Any:
         ranks = 1 if scatter is None else scatter.size()
-        shares = self.group.shares(self.params, [self._prepared(g, before) for g in grads], self.counts, ranks)
+        shares = self.group.shares(self.params, [self._scale_gradient(g, before) for g in grads], self.counts, ranks)
         if ranks == 1:
             lay_out(self.output, shares)
             return None
@@ -131,16 +131,16 @@ class Reduction:
         comm: ReduceScatter | None = self.group._reduce_scatter_comm
         if comm is None:
             plain = [list(map(tuple, own)) for own in shares]
-            return _begun(self.group.overlaps, reduce_scatter_parts_, self.output, plain, self.op, scatter)
+            return _start_or_run(self.group.overlaps, reduce_scatter_parts_, self.output, plain, self.op, scatter)
         flat = comm.allocate((sum(self.counts) * ranks,), dtype=self.dtype, device=self.group.device)
         lay_out(flat, shares)
         self.output = comm.allocate((sum(self.counts),), dtype=self.dtype, device=self.group.device)
         return comm(self.output, flat, scatter, self.op, self.group.overlaps)
 
-    def _prepared(self, grad: Any, before: float | None) -> Any:
+    def _scale_gradient(self, grad: Any, before: float | None) -> Any:
         """Return a gradient in the dtype of the reduction, divided by the factor that is applied before it."""
         if isinstance(grad, list):
-            return [self._prepared(one, before) for one in grad]
+            return [self._scale_gradient(one, before) for one in grad]
         grad = grad if grad.dtype is self.dtype else grad.to(self.dtype)
         return grad if before is None else grad / before
 

@@ -131,8 +131,8 @@ class FSDPParam:
                 f"FSDP does not support uneven sharding on dim {placement.dim}: {data.size()} (world size: {ranks})"
             )
         count, start = Shard.local_shard_size_and_offset(length, ranks, rank)
-        self.padded_sharded_param_size = _resized(self._orig_size, placement.dim, -(-length // ranks))
-        self.sharded_size = _resized(self._orig_size, placement.dim, count)
+        self.padded_sharded_param_size = _replace_size(self._orig_size, placement.dim, -(-length // ranks))
+        self.sharded_size = _replace_size(self._orig_size, placement.dim, count)
         padded = data.new_zeros(self.padded_sharded_param_size)
         if count:
             padded.narrow(placement.dim, 0, count).copy_(data.narrow(placement.dim, start, count))
@@ -281,7 +281,7 @@ class FSDPParam:
         if hasattr(local, "fsdp_post_all_gather"):
             self._extended_output(local)
         elif self.fsdp_placement.dim > 0:
-            self._turn()
+            self._rearrange_gathered()
         elif self._unsharded_param is None:
             self._make_unsharded(self.all_gather_outputs[0])
 
@@ -297,7 +297,7 @@ class FSDPParam:
             whole = DTensor(whole, spec, requires_grad=False)
         self._unsharded_param = Parameter(whole, self.sharded_param.requires_grad)
 
-    def _turn(self) -> None:
+    def _rearrange_gathered(self) -> None:
         """Rearrange gathered shards along a dimension other than the first: they are received one after another."""
         dim, gathered = self.fsdp_placement.dim, self.all_gather_outputs[0]
         if self._unsharded_param is None:
@@ -357,7 +357,7 @@ class FSDPParam:
         data = whole.narrow(0, count * info.shard_mesh_rank, count).clone()
         self._sharded_post_forward_param_data = data
         rows, _ = Shard.local_shard_size_and_offset(self._orig_size[0], info.shard_mesh_size, info.shard_mesh_rank)
-        self.sharded_post_forward_size = _resized(self._orig_size, 0, rows)
+        self.sharded_post_forward_size = _replace_size(self._orig_size, 0, rows)
         part = data.as_strided(self.sharded_post_forward_size, contiguous_strides(self.sharded_post_forward_size), 0)
         spec = DTensorSpec(info.mesh, (Replicate(), Shard(0)), tensor_meta=self._sharding_spec.tensor_meta)
         self._setattr_on_modules(Parameter(DTensor(part, spec, requires_grad=False), self.sharded_param.requires_grad))
@@ -451,7 +451,7 @@ class FSDPParam:
         return f"FSDPParam(fqn={self._param_fqn}, orig_size={self._orig_size})"
 
 
-def _resized(size: Sequence[int], dim: int, length: int) -> Size:
+def _replace_size(size: Sequence[int], dim: int, length: int) -> Size:
     return Size((*size[:dim], length, *size[dim + 1 :]))
 
 

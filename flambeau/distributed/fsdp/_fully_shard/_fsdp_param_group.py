@@ -98,7 +98,7 @@ class FSDPParamGroup:
                 param.reset_sharded_param()
             self._reset_sharded_params = True
         self._refuse_meta()
-        self._refuse_elsewhere()
+        self._refuse_other_devices()
         self._init_mp_dtypes()
         self.comm_ctx.use_streams_of(self.device)
         if not self._has_state_hooks:
@@ -116,7 +116,7 @@ class FSDPParamGroup:
                 " module.reset_parameters() on each module to initialize values."
             )
 
-    def _refuse_elsewhere(self) -> None:
+    def _refuse_other_devices(self) -> None:
         if not isinstance(self.offload_policy, CPUOffloadPolicy):
             return
         others = [
@@ -163,7 +163,7 @@ class FSDPParamGroup:
             return
         self._all_gather_result.wait()
         self._all_gather_result = None
-        with self._letting_go():
+        with self._keeping_until_read():
             for param in self.fsdp_params:
                 param.init_unsharded_param()
         self._to_unsharded()
@@ -175,7 +175,7 @@ class FSDPParamGroup:
                 return
             if self.post_forward_mesh_info is not self.mesh_info:
                 if not self.is_sharded_post_forward:
-                    with self._letting_go():
+                    with self._keeping_until_read():
                         for param in self.fsdp_params:
                             param.to_sharded_post_forward()
                     self._sharded_state = ShardedState.SHARDED_POST_FORWARD
@@ -184,13 +184,13 @@ class FSDPParamGroup:
 
     def _to_sharded(self) -> None:
         if not self.is_sharded:
-            with self._letting_go():
+            with self._keeping_until_read():
                 for param in self.fsdp_params:
                     param.to_sharded()
             self._sharded_state = ShardedState.SHARDED
 
     @contextlib.contextmanager
-    def _letting_go(self) -> Iterator[None]:
+    def _keeping_until_read(self) -> Iterator[None]:
         """Context manager around freeing gathered parameters: their memory is held while the compute stream may still read it."""
         lane = self.comm_ctx.gathers
         if lane is None:
@@ -276,7 +276,7 @@ class FSDPParamGroup:
         if self._all_gather_result is not None:  # fetched for nothing
             self._all_gather_result.wait()
             self._all_gather_result = None
-            with self._letting_go():
+            with self._keeping_until_read():
                 for param in self.fsdp_params:
                     param.free_unsharded_param()
         self._post_forward_indices.clear()

@@ -115,25 +115,25 @@ def _no_deepcopy(*args: Any, **kwargs: Any) -> Any:
     raise AssertionError("FSDP does not support deepcopy. Please use state dict for serialization.")
 
 
-_makes_new = [True]
+_creates_new_object = [True]
 
 
 @contextlib.contextmanager
 def disable_fsdp_module_new_init() -> Iterator[None]:
-    before, _makes_new[0] = _makes_new[0], False
+    before, _creates_new_object[0] = _creates_new_object[0], False
     try:
         yield
     finally:
-        _makes_new[0] = before
+        _creates_new_object[0] = before
 
 
 if TYPE_CHECKING:
-    _Sharded = Module  # whatever class `fully_shard` was given a module of
+    _AnyModule = Module  # whatever class `fully_shard` was given a module of
 else:
-    _Sharded = object
+    _AnyModule = object
 
 
-class FSDPModule(_Sharded):
+class FSDPModule(_AnyModule):
     """Methods that a module gets by `fully_shard`."""
 
     _orig_cls_mro_index = 2
@@ -142,7 +142,7 @@ class FSDPModule(_Sharded):
         """Make a slice of a container (`layers[1:]`) with the container's original class."""
         original = cls.__mro__[cls._orig_cls_mro_index]
         self = original.__new__(original)  # type: ignore[call-overload]
-        if _makes_new[0]:
+        if _creates_new_object[0]:
             self.__init__(*args, **kwargs)
         return self
 
@@ -158,7 +158,7 @@ class FSDPModule(_Sharded):
             if isinstance(module, FSDPModule):
                 yield from module._get_fsdp_state()._fsdp_param_groups
 
-    def _one_group(self, what: str) -> list[FSDPParamGroup]:
+    def _single_group(self, what: str) -> list[FSDPParamGroup]:
         found = list(self._groups())
         if len(found) > 1:
             raise ValueError(
@@ -178,7 +178,7 @@ class FSDPModule(_Sharded):
         for group in found:
             group.lazy_init()
             group.unshard(async_op=async_op)
-        handle = _Unsharding(found)
+        handle = _UnshardHandle(found)
         if async_op:
             return handle
         handle.wait()
@@ -220,25 +220,25 @@ class FSDPModule(_Sharded):
 
     def set_modules_to_forward_prefetch(self, modules: list[FSDPModule]) -> None:
         """Set the modules whose parameters are gathered while this module's forward pass runs."""
-        self._get_fsdp_state()._states_to_forward_prefetch = _states(modules)
+        self._get_fsdp_state()._states_to_forward_prefetch = _states_of_modules(modules)
 
     def set_modules_to_backward_prefetch(self, modules: list[FSDPModule]) -> None:
         """Set the modules whose parameters are gathered during this module's backward pass; by default the one that ran before it."""
-        self._get_fsdp_state()._states_to_backward_prefetch = _states(modules)
+        self._get_fsdp_state()._states_to_backward_prefetch = _states_of_modules(modules)
 
     def set_custom_all_gather(self, comm: AllGather) -> None:
         """Gather parameters with a custom implementation."""
-        for group in self._one_group("set_custom_all_gather"):
+        for group in self._single_group("set_custom_all_gather"):
             group._all_gather_comm = comm
 
     def set_custom_reduce_scatter(self, comm: ReduceScatter) -> None:
         """Reduce gradients with a custom implementation."""
-        for group in self._one_group("set_custom_reduce_scatter"):
+        for group in self._single_group("set_custom_reduce_scatter"):
             group._reduce_scatter_comm = comm
 
     def set_all_reduce_hook(self, hook: Callable[[Tensor], None], *, stream: Any = None) -> None:
         """Call hook(reduced flat gradients) before they are assigned to the parameters."""
-        for group in self._one_group("set_all_reduce_hook"):
+        for group in self._single_group("set_all_reduce_hook"):
             if stream is not None and group._is_hsdp:
                 raise ValueError("stream cannot be set when using native HSDP")
             group._all_reduce_hook = hook
@@ -318,7 +318,7 @@ class FSDPModule(_Sharded):
         return result
 
 
-def _states(modules: Iterable[Any]) -> list[FSDPState]:
+def _states_of_modules(modules: Iterable[Any]) -> list[FSDPState]:
     for module in modules:
         if not isinstance(module, FSDPModule):
             raise ValueError(f"Expects FSDPModule but got {type(module)}: {module}")
@@ -332,7 +332,7 @@ class UnshardHandle:
         """Wait until the whole parameters are in the module."""
 
 
-class _Unsharding(UnshardHandle):
+class _UnshardHandle(UnshardHandle):
     def __init__(self, param_groups: list[FSDPParamGroup]):
         self._groups = param_groups
 
@@ -342,7 +342,7 @@ class _Unsharding(UnshardHandle):
         self._groups = []
 
 
-_UnshardHandleImpl = _Unsharding
+_UnshardHandleImpl = _UnshardHandle
 
 
 def register_fsdp_forward_method(module: Module, method_name: str) -> None:

@@ -57,10 +57,10 @@ class RemoteModule(Module):
         if _module_interface_cls is not None:
             raise NotImplementedError("a RemoteModule with a TorchScript interface is not in Flambeau")
         super().__init__()
-        self._place(remote_device)
+        self._set_remote_device(remote_device)
         self.module_rref = rpc.remote(self.on, _create_module, (module_cls, args or (), kwargs or {}, self.device))
 
-    def _place(self, remote_device: str) -> None:
+    def _set_remote_device(self, remote_device: str) -> None:
         if not rpc._is_current_rpc_agent_set():
             raise AssertionError("RemoteModule only works in RPC.")
         where = _remote_device(remote_device)
@@ -99,7 +99,7 @@ class RemoteModule(Module):
             raise NotImplementedError("a RemoteModule with a TorchScript interface is not in Flambeau")
         self = object.__new__(RemoteModule)
         Module.__init__(self)
-        self._place(remote_device)
+        self._set_remote_device(remote_device)
         self.module_rref = module_rref
         return self
 
@@ -122,7 +122,7 @@ class RemoteModule(Module):
         )
 
 
-def _refusing(name: str) -> Any:
+def _make_unsupported(name: str) -> Any:
     def method(self: RemoteModule, *args: Any, **kwargs: Any) -> Any:
         hint = ". Please use ``remote_parameters`` instead." if name == "parameters" else ""
         raise ValueError(f"Method ``{name}`` not supported for RemoteModule{hint}")
@@ -164,7 +164,7 @@ for _name in [
     "share_memory",
     "extra_repr",
 ]:
-    setattr(RemoteModule, _name, _refusing(_name))
+    setattr(RemoteModule, _name, _make_unsupported(_name))
 
 
 def _receive(reference: tuple, attributes: dict) -> RemoteModule:

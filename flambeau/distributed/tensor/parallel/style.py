@@ -30,14 +30,14 @@ class ParallelStyle(ABC):
 
     _fields: tuple[str, ...] = ()  # the settings that are printed
 
-    def _shown(self) -> dict[str, Any]:
+    def _repr_fields(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self._fields}
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{k}={v}' for k, v in self._shown().items())})"
+        return f"{type(self).__name__}({', '.join(f'{k}={v}' for k, v in self._repr_fields().items())})"
 
 
-def _lying(value: Any, mesh: DeviceMesh, given: Any, wanted: Any) -> Any:
+def _redistribute_input(value: Any, mesh: DeviceMesh, given: Any, wanted: Any) -> Any:
     """Redistribute a tensor from the `given` to the `wanted` placements."""
     spread = value if isinstance(value, DTensor) else DTensor.from_local(value, mesh, given, run_check=False)
     return spread if tuple(given) == tuple(wanted) else spread.redistribute(placements=wanted)
@@ -76,7 +76,7 @@ class _LinearStyle(ParallelStyle):
                 part.register_parameter(key, Parameter(spread, requires_grad=param.requires_grad))
 
         def enter(part: Any, inputs: tuple, mesh: DeviceMesh) -> Any:
-            return _lying(inputs[0], mesh, self.input_layouts, self.desired_input_layouts)
+            return _redistribute_input(inputs[0], mesh, self.input_layouts, self.desired_input_layouts)
 
         def leave(part: Any, outputs: Any, mesh: DeviceMesh) -> Any:
             if outputs.placements != self.output_layouts:
@@ -122,18 +122,18 @@ class SequenceParallel(ParallelStyle):
             if not isinstance(value, Tensor):
                 raise ValueError(f"expecting input of {part} to be a torch.Tensor or DTensor, but got {value}")
             given = value.placements if isinstance(value, DTensor) else self.sequence_sharding
-            return _lying(value, mesh, given, self.sequence_sharding)
+            return _redistribute_input(value, mesh, given, self.sequence_sharding)
 
         def leave(part: Any, outputs: Any, mesh: DeviceMesh) -> Any:
             return outputs.to_local() if self.use_local_output else outputs
 
         return distribute_module(module, device_mesh, replicate, enter, leave)
 
-    def _shown(self) -> dict[str, Any]:
+    def _repr_fields(self) -> dict[str, Any]:
         return {"sequence_dim": self.sequence_sharding[0].dim, "use_local_output": self.use_local_output}
 
 
-def _several(layouts: Any) -> Any:
+def _as_tuple(layouts: Any) -> Any:
     return (layouts,) if isinstance(layouts, Placement) else layouts
 
 
@@ -149,7 +149,7 @@ class PrepareModuleInput(ParallelStyle):
         desired_input_kwarg_layouts: dict[str, Placement] | None = None,
         use_local_output: bool = False,
     ) -> None:
-        self.input_layouts, self.desired_input_layouts = _several(input_layouts), _several(desired_input_layouts)
+        self.input_layouts, self.desired_input_layouts = _as_tuple(input_layouts), _as_tuple(desired_input_layouts)
         self.use_local_output = use_local_output
         if self.input_layouts is not None:
             if self.desired_input_layouts is None:
@@ -162,12 +162,12 @@ class PrepareModuleInput(ParallelStyle):
         if self.with_kwargs and len(self.input_kwarg_layouts) != len(self.desired_input_kwarg_layouts):
             raise AssertionError("input_kwarg_layouts and desired_input_kwarg_layouts should have same length!")
 
-    def _prepared(self, value: Any, mesh: DeviceMesh, given: Any, wanted: Any) -> Any:
+    def _prepare_value(self, value: Any, mesh: DeviceMesh, given: Any, wanted: Any) -> Any:
         if given is None:
             return value
         if not isinstance(value, Tensor):
             raise AssertionError("expecting input to be a torch.Tensor!")
-        spread = _lying(value, mesh, (given,), (given if wanted is None else wanted,))
+        spread = _redistribute_input(value, mesh, (given,), (given if wanted is None else wanted,))
         return spread.to_local() if self.use_local_output else spread
 
     def _prepare_input_fn(self, inputs: Any, device_mesh: DeviceMesh) -> Any:
@@ -177,11 +177,11 @@ class PrepareModuleInput(ParallelStyle):
         if len(inputs) != len(self.input_layouts):
             raise ValueError("module inputs and input_layouts should have same length!")
         layouts = zip(inputs, self.input_layouts, self.desired_input_layouts)
-        return tuple(self._prepared(value, device_mesh, given, wanted) for value, given, wanted in layouts)
+        return tuple(self._prepare_value(value, device_mesh, given, wanted) for value, given, wanted in layouts)
 
     def _prepare_input_kwarg_fn(self, inputs: Any, kwarg_inputs: dict[str, Any], device_mesh: DeviceMesh) -> tuple:
         prepared = {
-            key: self._prepared(
+            key: self._prepare_value(
                 value, device_mesh, self.input_kwarg_layouts.get(key), self.desired_input_kwarg_layouts.get(key)
             )
             for key, value in kwarg_inputs.items()
@@ -210,7 +210,7 @@ class PrepareModuleOutput(ParallelStyle):
     """Redistribute a module's outputs from `output_layouts` to `desired_output_layouts`."""
 
     def __init__(self, *, output_layouts: Any, desired_output_layouts: Any, use_local_output: bool = True) -> None:
-        self.output_layouts, self.desired_output_layouts = _several(output_layouts), _several(desired_output_layouts)
+        self.output_layouts, self.desired_output_layouts = _as_tuple(output_layouts), _as_tuple(desired_output_layouts)
         self.use_local_output = use_local_output
         if len(self.output_layouts) != len(self.desired_output_layouts):
             raise AssertionError("output_layouts and desired_output_layouts should have same length!")
@@ -222,7 +222,7 @@ class PrepareModuleOutput(ParallelStyle):
         prepared = []
         for value, given, wanted in zip(outputs, self.output_layouts, self.desired_output_layouts):
             if given is not None:
-                value = _lying(value, device_mesh, (given,), (wanted,))
+                value = _redistribute_input(value, device_mesh, (given,), (wanted,))
                 value = value.to_local() if self.use_local_output else value
             prepared.append(value)
         return prepared[0] if len(prepared) == 1 else tuple(prepared)
@@ -266,7 +266,7 @@ class PrepareModuleInputOutput(ParallelStyle):
         self.prepare_module_input._apply(module, device_mesh)
         return self.prepare_module_output._apply(module, device_mesh)
 
-    def _shown(self) -> dict[str, Any]:
-        before = self.prepare_module_input._shown()
+    def _repr_fields(self) -> dict[str, Any]:
+        before = self.prepare_module_input._repr_fields()
         local = before.pop("use_local_output")
-        return {**before, "use_local_input": local, **self.prepare_module_output._shown()}
+        return {**before, "use_local_input": local, **self.prepare_module_output._repr_fields()}

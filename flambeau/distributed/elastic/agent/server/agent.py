@@ -56,16 +56,16 @@ class Agent:
         try:
             return self._run()
         except SignalException as problem:
-            self._end(problem.sigval)
+            self._end_workers(problem.sigval)
             self.spec.rdzv_handler.leave()  # the others can continue
             raise
         except BaseException:
-            self._end(signal.SIGTERM)
+            self._end_workers(signal.SIGTERM)
             self.spec.rdzv_handler.shutdown()
             raise
 
     def _run(self) -> dict[int, Any]:
-        self._begin()
+        self._start_workers()
         while True:
             time.sleep(self.spec.monitor_interval)
             assert self.workers is not None
@@ -77,8 +77,8 @@ class Agent:
             elif result.is_failed():
                 self._count_failure(result)
                 self._restart()
-            elif self._all_done():
-                self._end(signal.SIGTERM)
+            elif self._await_other_agents():
+                self._end_workers(signal.SIGTERM)
                 self.spec.rdzv_handler.shutdown()
                 return {self.ranks[rank]: value for rank, value in result.return_values.items()}
 
@@ -87,40 +87,40 @@ class Agent:
         or left), and their agents see that another has left the round already."""
         handler = self.spec.rdzv_handler
         if handler.is_closed():
-            raise self._failed(result)
+            raise self._make_failure(result)
         if handler.num_nodes_waiting() > 0:
             return
         if self.restarts >= self.spec.max_restarts:
-            raise self._failed(result)
+            raise self._make_failure(result)
         self.restarts += 1
         failures = ", ".join(f"{self.ranks[r]} (exit code {f.exitcode})" for r, f in result.failures.items())
         left = self.spec.max_restarts - self.restarts
         logger.warning("[%s] worker %s failed; %d restarts left", self.spec.role, failures, left)
 
-    def _failed(self, result: RunResult) -> ChildFailedError:
+    def _make_failure(self, result: RunResult) -> ChildFailedError:
         failures: dict[int, ProcessFailure] = {self.ranks[rank]: failure for rank, failure in result.failures.items()}
         return ChildFailedError(self.spec.name or str(self.spec.entrypoint), failures)
 
     def _restart(self) -> None:
-        self._end(signal.SIGTERM)
-        self._begin()
+        self._end_workers(signal.SIGTERM)
+        self._start_workers()
 
-    def _end(self, number: int) -> None:
+    def _end_workers(self, number: int) -> None:
         if self.workers is not None:
             self.workers.end(number)
             self.workers = None
 
     # -- a round ----------------------------------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
+    def _start_workers(self) -> None:
         told = None
         while told is None:
             self.info = info = self.spec.rdzv_handler.next_rendezvous()
             mine = {"role": self.spec.role, "size": self.spec.local_world_size, "restarts": self.restarts}
             info.store.set(f"agent/{info.rank}", json.dumps(mine))
-            told = self._told(info)
+            told = self._await_descriptions(info)
         self.restarts = max(t["restarts"] for t in told)
-        environments = self._environments(info, told)
+        environments = self._worker_environments(info, told)
         folder = os.path.join(self.spec.logs.run_dir(self.spec.rdzv_handler.get_run_id()), f"attempt_{self.attempt}")
         self.attempt += 1
         spec = self.spec
@@ -135,7 +135,7 @@ class Agent:
             spec.shutdown_timeout,
         )
 
-    def _told(self, info: RendezvousInfo) -> list[dict] | None:
+    def _await_descriptions(self, info: RendezvousInfo) -> list[dict] | None:
         """Return the descriptions that the agents of a round publish; None if one of them has left before."""
         names = [f"agent/{rank}" for rank in range(info.world_size)]
         deadline = time.monotonic() + info.store.timeout.total_seconds()
@@ -149,7 +149,7 @@ class Agent:
                 if time.monotonic() > deadline:
                     raise
 
-    def _environments(self, info: RendezvousInfo, told: list[dict]) -> dict[int, dict[str, str]]:
+    def _worker_environments(self, info: RendezvousInfo, told: list[dict]) -> dict[int, dict[str, str]]:
         """Return RANK and the related environment variables for every worker."""
         spec = self.spec
         first = sum(t["size"] for t in told[: info.rank])
@@ -185,7 +185,7 @@ class Agent:
             environments[local] = {name: str(value) for name, value in {**common, **own}.items()}
         return environments
 
-    def _all_done(self) -> bool:
+    def _await_other_agents(self) -> bool:
         """Wait for the other agents' workers, because a node that ends early would look dead. Returns False if a new round begins
         instead."""
         assert self.info is not None

@@ -42,7 +42,7 @@ class ProcessFailure:
         if os.path.isfile(self.error_file):
             with open(self.error_file, encoding="utf-8") as file:
                 self.error_file_data = json.load(file)
-            self.message, self.timestamp = self._told(self.error_file_data)
+            self.message, self.timestamp = self._read_message(self.error_file_data)
         else:
             self.error_file = "<N/A>"
         if not self.message:
@@ -52,7 +52,7 @@ class ProcessFailure:
                 else _NO_TRACEBACK
             )
 
-    def _told(self, data: dict) -> tuple[str, int]:
+    def _read_message(self, data: dict) -> tuple[str, int]:
         """Return message and time from any of the formats in which workers write them."""
         said = data["message"]
         if isinstance(said, dict):
@@ -86,21 +86,21 @@ class ChildFailedError(Exception):
     def format_msg(self, boundary: str = "=", section: str = "-") -> str:
         root, _ = self.get_first_failure()
         others = [r for r in sorted(self.failures) if r != root]
-        parts = [self._entry(position, rank) for position, rank in enumerate(others, 1)]
+        parts = [self._describe_failure(position, rank) for position, rank in enumerate(others, 1)]
         title = f"{self.name} FAILED"
         text = [
             title,
             "Failures:",
             *(parts or ["  <NO_OTHER_FAILURES>"]),
             "Root Cause (first observed failure):",
-            self._entry(0, root),
+            self._describe_failure(0, root),
         ]
         width = min(60, max(len(line) for part in text for line in part.split("\n")))
         return "\n".join(
             ["", boundary * width, title, section * width, *text[1:-2], section * width, *text[-2:], boundary * width]
         )
 
-    def _entry(self, position: int, rank: int) -> str:
+    def _describe_failure(self, position: int, rank: int) -> str:
         failure = self.failures[rank]
         message = failure.message if isinstance(failure.message, str) else json.dumps(failure.message)
         return "\n".join(
