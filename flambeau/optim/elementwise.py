@@ -170,7 +170,7 @@ _NOT_NEGATIVE = {
     **{name: f"{name} value" for name in ("initial_accumulator_value", "lr_decay", "momentum", "momentum_decay", "weight_decay")},
 }  # fmt: skip
 # Options that older checkpoints lack; each optimizer has its own default.
-_LATER = (
+_LATER_OPTIONS = (
     "amsgrad", "capturable", "centered", "decoupled_weight_decay", "differentiable", "foreach", "fused", "maximize", "momentum", "nesterov",
 )  # fmt: skip
 
@@ -204,5 +204,5 @@ def configured(
         Optimizer.__init__(self, params, defaults)
         self._constructed()
 
-    vars(constructor)["later_options"] = {n: p.default for n, p in signature.parameters.items() if n in _LATER}
+    vars(constructor)["later_options"] = {n: p.default for n, p in signature.parameters.items() if n in _LATER_OPTIONS}
     return constructor

@@ -13,7 +13,7 @@ from .adam import adam
 from .fused import Parts
 
 
-def _own(tensor: Any, beside: Any) -> Tensor:
+def _local_part(tensor: Any, beside: Any) -> Tensor:
     """Return this rank's part of a tensor, placed like another one; numbers are returned unchanged."""
     if not isinstance(tensor, SpreadTensor):
         return tensor
@@ -23,10 +23,10 @@ def _own(tensor: Any, beside: Any) -> Tensor:
 
 
 def _number(value: Any) -> Any:
-    return _own(value, value).item() if isinstance(value, Tensor) else value
+    return _local_part(value, value).item() if isinstance(value, Tensor) else value
 
 
-def _made(name: str, decoupled: bool) -> Callable[..., None]:
+def _make_function(name: str, decoupled: bool) -> Callable[..., None]:
     def fused(
         self: Sequence[Tensor],
         grads: Sequence[Tensor],
@@ -51,13 +51,13 @@ def _made(name: str, decoupled: bool) -> Callable[..., None]:
         for i, param in enumerate(self):
             if grad_scale is not None:
                 unrecorded(grads[i].div_, grad_scale)
-            part = _own(param, param).detach()
-            part.grad = _own(grads[i], param)
-            state = {"exp_avg": _own(exp_avgs[i], param), "exp_avg_sq": _own(exp_avg_sqs[i], param)}
+            part = _local_part(param, param).detach()
+            part.grad = _local_part(grads[i], param)
+            state = {"exp_avg": _local_part(exp_avgs[i], param), "exp_avg_sq": _local_part(exp_avg_sqs[i], param)}
             if amsgrad:
-                state["max_exp_avg_sq"] = _own(max_exp_avg_sqs[i], param)
+                state["max_exp_avg_sq"] = _local_part(max_exp_avg_sqs[i], param)
             # It counts this step itself.
-            states[part] = {"step": unrecorded(_own(state_steps[i], param).sub, 1), **state}
+            states[part] = {"step": unrecorded(_local_part(state_steps[i], param).sub, 1), **state}
         options = {
             "lr": _number(lr), "beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay, "decoupled": decoupled,
             "amsgrad": amsgrad, "maximize": maximize,
@@ -69,5 +69,5 @@ def _made(name: str, decoupled: bool) -> Callable[..., None]:
     return fused
 
 
-_fused_adam_ = _made("_fused_adam_", False)
-_fused_adamw_ = _made("_fused_adamw_", True)
+_fused_adam_ = _make_function("_fused_adam_", False)
+_fused_adamw_ = _make_function("_fused_adamw_", True)

@@ -54,7 +54,7 @@ class LBFGS(Optimizer):
             parts.append(view_as_real(flat).reshape(-1) if flat.is_complex() else flat)
         return cat(parts, 0)
 
-    def _move(self, size: Any, direction: Tensor) -> None:
+    def _add_to_parameters(self, size: Any, direction: Tensor) -> None:
         """Add size * direction to the parameters."""
         offset = 0
         for p in self._params:
@@ -127,7 +127,7 @@ class LBFGS(Optimizer):
         closure."""
         direction = state["d"]
         if group["line_search_fn"] is None:
-            self._move(state["t"], direction)
+            self._add_to_parameters(state["t"], direction)
             if last:  # the loss there is not used
                 return loss, gradient, 0
             return float(evaluate()), self._flat_gradient(), 1
@@ -136,7 +136,7 @@ class LBFGS(Optimizer):
         start = [p.clone() for p in self._params]
 
         def at(size: Any) -> tuple[float, Tensor]:
-            self._move(size, direction)
+            self._add_to_parameters(size, direction)
             result = float(evaluate()), self._flat_gradient()
             for p, value in zip(self._params, start):
                 p.copy_(value)
@@ -146,7 +146,7 @@ class LBFGS(Optimizer):
         loss, gradient, state["t"], used = strong_wolfe(
             at, state["t"], direction, longest, loss, gradient, slope, max_evaluations=budget
         )
-        self._move(state["t"], direction)
+        self._add_to_parameters(state["t"], direction)
         return loss, gradient, used
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from ..core.tensor import Tensor
 
-_DECREASE = 1e-4  # part of the linear decrease that the loss has to reach
-_FLATTEN = 0.9  # part of the initial slope that may remain
+_SUFFICIENT_DECREASE = 1e-4  # part of the linear decrease that the loss has to reach
+_CURVATURE = 0.9  # part of the initial slope that may remain
 
 
 @dataclass
@@ -65,10 +65,10 @@ class _Search:
         return _Point(size, loss, gradient, gradient.dot(self.direction).item())
 
     def too_high(self, point: _Point) -> bool:
-        return point.loss > self.start.loss + _DECREASE * point.size * self.start.slope
+        return point.loss > self.start.loss + _SUFFICIENT_DECREASE * point.size * self.start.slope
 
     def is_flat(self, point: _Point) -> bool:
-        return abs(point.slope) <= -_FLATTEN * self.start.slope
+        return abs(point.slope) <= -_CURVATURE * self.start.slope
 
     def bracket(self, size: Any) -> None:
         """Enlarge the step until the minimum is between two of them."""

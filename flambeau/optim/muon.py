@@ -62,10 +62,10 @@ class Muon(EachParameter):
         direction = grad.lerp(buffer, momentum) if group["nesterov"] else buffer
         update = orthogonalised(direction, group["ns_coefficients"], group["ns_steps"], group["eps"])
         p.mul_(1 - lr * group["weight_decay"])
-        p.add_(update, alpha=-lr * _ratio(group["adjust_lr_fn"], *p.shape))
+        p.add_(update, alpha=-lr * _shape_factor(group["adjust_lr_fn"], *p.shape))
 
 
-def _ratio(rule: str | None, rows: int, columns: int) -> float:
+def _shape_factor(rule: str | None, rows: int, columns: int) -> float:
     """Return the factor of the learning rate for a matrix's shape."""
     if rule == "match_rms_adamw":  # updates as large as AdamW's
         return 0.2 * math.sqrt(max(rows, columns))

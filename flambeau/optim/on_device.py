@@ -39,7 +39,7 @@ class DeviceForm:
         if hoisted:
             places = tuple(range(count, count + len(hoisted)))
             self.prologue = compile_lists(typed(hoisted, count + len(hoisted)), (*cells, *wide), places, options, where)
-        roots = tuple(simplify(r, True) for r in variant._typed(opmath(dtypes[0]), list(dtypes)))
+        roots = tuple(simplify(r, True) for r in variant._cast_operands(opmath(dtypes[0]), list(dtypes)))
         single = len(hoisted) + variant._scaled(dtypes)
         self.elements: Any = compile_lists(roots, (*dtypes, *wide), variant.positions, (), where, single)
         self.cells: Any = None

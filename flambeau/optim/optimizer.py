@@ -265,7 +265,7 @@ class Optimizer:
         for key, value in saved.items():
             if key in params:
                 p, single_step = params[key]
-                state[p] = _fitted(p, value, single_step)
+                state[p] = _cast_state(p, value, single_step)
             else:
                 state[key] = value
         return state
@@ -336,7 +336,7 @@ def _separate_names(param_group: dict[str, Any]) -> None:
         param_group["param_names"] = names
 
 
-def _fitted(p: Tensor, value: Any, single_step: bool, key: Any = None) -> Any:
+def _cast_state(p: Tensor, value: Any, single_step: bool, key: Any = None) -> Any:
     """Return a loaded value in the dtype and on the device of parameter `p`. Step counts keep their own dtype."""
     if isinstance(value, Tensor):
         if key == "step":
@@ -345,9 +345,9 @@ def _fitted(p: Tensor, value: Any, single_step: bool, key: Any = None) -> Any:
             return value.to(dtype=p.dtype, device=p.device)
         return value.to(device=p.device)
     if isinstance(value, dict):
-        return {k: _fitted(p, v, single_step, k) for k, v in value.items()}
+        return {k: _cast_state(p, v, single_step, k) for k, v in value.items()}
     if isinstance(value, Iterable):
-        return type(value)(_fitted(p, v, single_step) for v in value)  # type: ignore[call-arg]
+        return type(value)(_cast_state(p, v, single_step) for v in value)  # type: ignore[call-arg]
     return value
 
 

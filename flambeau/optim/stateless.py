@@ -19,7 +19,7 @@ def swap_in_optimizer_params_and_state(
 ) -> Iterator[None]:
     """Context manager: the optimizer works on the given parameters (in the order of its groups) with the given state, which is in the form
     of `state_dict()`. On exit its own are restored. Tensors in the given state are updated in place."""
-    saved, groups = _checked(optimizer, swapin_optim_state)
+    saved, groups = _check_state_dict(optimizer, swapin_optim_state)
     params = list(swapin_parameters.values())
     state: defaultdict[Tensor, Any] = defaultdict(dict)
     chosen: list[list[Tensor]] = []
@@ -48,7 +48,7 @@ def swap_in_optimizer_params_and_state(
         optimizer.state = own_state
 
 
-def _checked(optimizer: Optimizer, given: Any) -> tuple[dict, list[dict[str, Any]]]:
+def _check_state_dict(optimizer: Optimizer, given: Any) -> tuple[dict, list[dict[str, Any]]]:
     """Return state and groups of the given state dict, which must have the structure of the optimizer's own."""
     if not optimizer.state:
         raise RuntimeError(f"{_NAME} requires initialized optimizer state.")

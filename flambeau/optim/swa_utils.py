@@ -194,7 +194,7 @@ class SWALR(LRScheduler):
         """Return the fraction of the annealing completed at time `t` (0 to 1)."""
         return (1 - math.cos(math.pi * t)) / 2 if self._anneal_strategy == "cos" else t
 
-    def _part(self, step: int) -> float:
+    def _annealing_factor(self, step: int) -> float:
         return self.anneal_func(max(0, min(1, step / max(1, self.anneal_epochs))))
 
     def get_lr(self) -> list[Rate]:
@@ -202,7 +202,7 @@ class SWALR(LRScheduler):
         step = self._step_count - 1
         if self.anneal_epochs == 0:
             step = max(1, step)
-        before, now = self._part(step - 1), self._part(step)
+        before, now = self._annealing_factor(step - 1), self._annealing_factor(step)
         rates = []
         for group in self.optimizer.param_groups:
             # The rate from which the last step came, should something else have changed it meanwhile.

@@ -102,7 +102,7 @@ class Variant:
         numbers."""
         dtypes = tuple(t.dtype for t in tensors)
         if dtypes not in self.typed:
-            self.typed[dtypes] = tuple(simplify(r, True) for r in self._typed(opmath(dtypes[0]), list(dtypes)))
+            self.typed[dtypes] = tuple(simplify(r, True) for r in self._cast_operands(opmath(dtypes[0]), list(dtypes)))
         return self.typed[dtypes]
 
     def launch_all(self, rows: list[tuple[Tensor, ...]], numbers: tuple) -> None:
@@ -138,7 +138,7 @@ class Variant:
             groups.setdefault(key, []).append(i)
         for key, members in groups.items():
             if key not in self.forms:
-                self.forms[key] = DeviceForm(self, _replaced, *key)
+                self.forms[key] = DeviceForm(self, _replace_nodes, *key)
             picked = [rows[i] for i in members]
             found = 0 if found_inf is None else found_inf.data_ptr()
             self.forms[key].run(picked, [cells[i] if cells else () for i in members], numbers, found)
@@ -166,7 +166,7 @@ class Variant:
             where, *dtypes = key
             run = None
             if not any(d.is_complex for d in dtypes):
-                roots = tuple(simplify(r, True) for r in self._typed(opmath(dtypes[0]), dtypes))
+                roots = tuple(simplify(r, True) for r in self._cast_operands(opmath(dtypes[0]), dtypes))
                 numbers = tuple(dt.float64 for _ in self.predicates)
                 single = int(self._scaled(dtypes))
                 run = backend_of(where).compile_lists(roots, tuple(dtypes), self.positions, numbers, where, single)
@@ -195,17 +195,17 @@ class Variant:
         """Return whether behind a parameter, its gradient and its state there is a number by which the gradient is multiplied."""
         return len(operands) > 2 + len(self.states)
 
-    def _typed(self, compute: dtype, dtypes: list[dtype]) -> list[Expr]:
+    def _cast_operands(self, compute: dtype, dtypes: list[dtype]) -> list[Expr]:
         """Return the formulas with every operand in the dtype of the computation."""
         symbols: list[Expr] = [arg(i) if opmath(d) is compute else cast(arg(i), compute) for i, d in enumerate(dtypes)]
         if self._scaled(dtypes):
             symbols[1] = symbols[1] * symbols.pop()
         for k, is_condition in enumerate(self.predicates, len(dtypes)):
             symbols.append(arg(k) != 0 if is_condition else cast(arg(k), compute))
-        return [_replaced(root, {id(arg(i)): s for i, s in enumerate(symbols)}) for root in self.roots]
+        return [_replace_nodes(root, {id(arg(i)): s for i, s in enumerate(symbols)}) for root in self.roots]
 
 
-def _replaced(root: Expr, new: dict[int, Expr]) -> Expr:
+def _replace_nodes(root: Expr, new: dict[int, Expr]) -> Expr:
     """Return `root` with nodes replaced; the inside of a replaced node is not visited."""
     done: dict[int, Expr] = {}
     for x in walk((root,)):
@@ -232,7 +232,7 @@ def _split(results: list[Expr], positions: dict[int, int], elements: int) -> tup
                 if id(c) not in of_element and id(c) not in new and c.op != "const":
                     new[id(c)] = arg(len(positions) + len(hoisted))
                     hoisted.append(c)
-    return tuple(_replaced(r, new) for r in results), hoisted
+    return tuple(_replace_nodes(r, new) for r in results), hoisted
 
 
 def _real_layout(t: Tensor) -> Layout:

@@ -72,7 +72,7 @@ def _check_bytes(data: Any, what: str) -> None:
 # -- decoding -------------------------------------------------------------------------------------------------------------
 
 
-def _encoded(input: Any) -> bytes:
+def _file_bytes(input: Any) -> bytes:
     """Return the bytes of a file that was read into a tensor."""
     if not isinstance(input, Tensor):
         raise TypeError(f"Expected a tensor with the bytes of an image file, got {type(input).__name__}")
@@ -95,7 +95,7 @@ def _to_tensor(image: Any) -> Tensor:
     return flambeau.from_numpy(array.reshape(*array.shape[:2], -1)).permute(2, 0, 1)
 
 
-def _upright(image: Any, wanted: bool) -> Any:
+def _apply_orientation(image: Any, wanted: bool) -> Any:
     return pillow("ImageOps").exif_transpose(image) if wanted else image
 
 
@@ -114,25 +114,25 @@ def decode_jpeg(
         raise RuntimeError(f"The provided mode is not supported for JPEG files: {kind.name}")
     wanted = _PIL_MODES.get(kind.name)
     # The decoder returns the grey part directly, no sum of colours is needed.
-    image = decode(_encoded(input), ("JPEG",), draft=wanted)
-    image = _upright(image, apply_exif_orientation)
+    image = decode(_file_bytes(input), ("JPEG",), draft=wanted)
+    image = _apply_orientation(image, apply_exif_orientation)
     return _to_tensor(image if wanted is None else image.convert(wanted)).to(device)
 
 
 def decode_png(input: Tensor, mode: Any = ImageReadMode.UNCHANGED, apply_exif_orientation: bool = False) -> Tensor:
     """Decode the bytes of a PNG file. The values are uint8, or uint16 for a 16-bit grey image."""
-    data = _encoded(input)
+    data = _file_bytes(input)
     kind = _mode(mode)
     image = decode(data, ("PNG",))
     if data[24] == 16 and data[25] != 0:  # depth and kind of colour, at the beginning of every PNG file
         raise RuntimeError("PNG files with 16 bits in several channels cannot be read: Pillow keeps only 8 of them")
-    image = _upright(image, apply_exif_orientation)
+    image = _apply_orientation(image, apply_exif_orientation)
     if image.mode == "1":
         image = image.convert("L")
     if kind is ImageReadMode.UNCHANGED:
         return _to_tensor(image)
     if image.mode.startswith("I"):
-        return _deep_grey(_to_tensor(image).to(flambeau.uint16), kind)
+        return _expand_deep_grey(_to_tensor(image).to(flambeau.uint16), kind)
     if kind in (ImageReadMode.GRAY, ImageReadMode.GRAY_ALPHA):
         return _grey(image, kind is ImageReadMode.GRAY_ALPHA)
     return _to_tensor(image.convert(_PIL_MODES[kind.name]))
@@ -147,7 +147,7 @@ def _grey(image: Any, alpha: bool) -> Tensor:
     return flambeau.from_numpy(np.stack([grey, opacity] if alpha else [grey]).astype(np.uint8))
 
 
-def _deep_grey(grey: Tensor, kind: ImageReadMode) -> Tensor:
+def _expand_deep_grey(grey: Tensor, kind: ImageReadMode) -> Tensor:
     """Convert a 16-bit grey image to the channels of `kind`; opaque is the largest value."""
     channels = {"GRAY": 1, "GRAY_ALPHA": 2, "RGB": 3, "RGB_ALPHA": 4}[kind.name]
     values = grey.numpy()
@@ -158,14 +158,14 @@ def _deep_grey(grey: Tensor, kind: ImageReadMode) -> Tensor:
 
 def decode_gif(input: Tensor) -> Tensor:
     """Decode the bytes of a GIF file to an image, or to (images, 3, height, width) if it has several."""
-    image = decode(_encoded(input), ("GIF",))
+    image = decode(_file_bytes(input), ("GIF",))
     frames = [_to_tensor(frame.convert("RGB")) for frame in pillow("ImageSequence").Iterator(image)]
     return frames[0] if len(frames) == 1 else flambeau.stack(frames)
 
 
 def _with_alpha_or_not(input: Tensor, mode: Any, file_format: str) -> Tensor:
     kind = _mode(mode)
-    image = decode(_encoded(input), (file_format,))
+    image = decode(_file_bytes(input), (file_format,))
     if kind in (ImageReadMode.GRAY, ImageReadMode.GRAY_ALPHA):
         warnings.warn(f"{file_format} images are read UNCHANGED, as RGB or RGBA; got {kind.name}, UNCHANGED is used")
         kind = ImageReadMode.UNCHANGED
@@ -201,7 +201,7 @@ def decode_image(input: Any, mode: Any = ImageReadMode.UNCHANGED, apply_exif_ori
     >>> image = decode_image("photo.jpg", mode="RGB")  # (3, H, W), uint8
     """
     tensor = input if isinstance(input, Tensor) else read_file(input)
-    start = _encoded(tensor[:16] if tensor.dim() == 1 else tensor)
+    start = _file_bytes(tensor[:16] if tensor.dim() == 1 else tensor)
     if start.startswith(b"\xff\xd8\xff"):
         return decode_jpeg(tensor, mode, apply_exif_orientation=apply_exif_orientation)
     if start.startswith(b"\x89PNG"):

@@ -129,10 +129,10 @@ def _colors(colors: Any, count: int) -> list[Color]:
         raise ValueError(f"If passed as tuple, colors should be an RGB triplet, but got {colors}.")
     else:
         colors = [colors] * count
-    return [_named(color) if isinstance(color, str) else color for color in colors]
+    return [_color_by_name(color) if isinstance(color, str) else color for color in colors]
 
 
-def _named(color: str) -> Color:
+def _color_by_name(color: str) -> Color:
     pillow()  # complains if it is missing
     return pillow("ImageColor").getrgb(color)
 

@@ -106,9 +106,9 @@ class OutputLogger(Logger):
         return x
 
 
-def _dequantized(given: Any) -> Any:
+def _dequantize(given: Any) -> Any:
     if isinstance(given, (list, tuple)):
-        return [_dequantized(item) for item in given]
+        return [_dequantize(item) for item in given]
     return given.dequantize() if isinstance(given, Tensor) and given.is_quantized else given
 
 
@@ -122,31 +122,31 @@ class Shadow(nn.Module):
         self.dequant = nnq.DeQuantize()
         self.logger = logger_cls()
 
-    def _both(self, name: str, *args: Any) -> Any:
+    def _run_both(self, name: str, *args: Any) -> Any:
         output = getattr(self.orig_module, name)(*args)
-        self.logger(output, getattr(self.shadow_module, name)(*_dequantized(args)))
+        self.logger(output, getattr(self.shadow_module, name)(*_dequantize(args)))
         return output
 
     def forward(self, *x: Any) -> Any:
-        return self._both("__call__", *x)
+        return self._run_both("__call__", *x)
 
     def add(self, x: Tensor, y: Tensor) -> Tensor:
-        return self._both("add", x, y)
+        return self._run_both("add", x, y)
 
     def add_scalar(self, x: Tensor, y: float) -> Tensor:
-        return self._both("add_scalar", x, y)
+        return self._run_both("add_scalar", x, y)
 
     def mul(self, x: Tensor, y: Tensor) -> Tensor:
-        return self._both("mul", x, y)
+        return self._run_both("mul", x, y)
 
     def mul_scalar(self, x: Tensor, y: float) -> Tensor:
-        return self._both("mul_scalar", x, y)
+        return self._run_both("mul_scalar", x, y)
 
     def cat(self, x: list[Tensor], dim: int = 0) -> Tensor:
-        return self._both("cat", x, dim)
+        return self._run_both("cat", x, dim)
 
     def add_relu(self, x: Tensor, y: Tensor) -> Tensor:
-        return self._both("add_relu", x, y)
+        return self._run_both("add_relu", x, y)
 
 
 def _is_identical_module_type(mod1: nn.Module, mod2: nn.Module) -> bool:

@@ -71,7 +71,7 @@ def get_name_by_module(model: nn.Module, module: nn.Module) -> str:
     raise ValueError("module is not in the model")
 
 
-def _shaped(values: Tensor, axis: int, dims: int) -> Tensor:
+def _shape_along(values: Tensor, axis: int, dims: int) -> Tensor:
     return values.reshape([-1 if d == axis else 1 for d in range(dims)])
 
 
@@ -86,10 +86,10 @@ def cross_layer_equalization(module1: Any, module2: Any, output_axis: int = 0, i
         )
     factors = torch.sqrt(channel_range(first, output_axis) / (channel_range(second, input_axis) + 1e-9))
     inverse = torch.reciprocal(factors)
-    set_module_weight(module1, first * _shaped(inverse, output_axis, first.ndim))
+    set_module_weight(module1, first * _shape_along(inverse, output_axis, first.ndim))
     if has_bias(module1):
         set_module_bias(module1, get_module_bias(module1) * inverse)
-    set_module_weight(module2, second * _shaped(factors, input_axis, second.ndim))
+    set_module_weight(module2, second * _shape_along(factors, input_axis, second.ndim))
 
 
 def process_paired_modules_list_to_name(model: nn.Module, paired_modules_list: list[list]) -> list[list]:

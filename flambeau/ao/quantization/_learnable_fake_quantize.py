@@ -54,7 +54,7 @@ class _LearnableFakeQuantize(FakeQuantizeBase):
         self.bitwidth = int(math.log2(quant_max - quant_min + 1))
         self.register_buffer("eps", torch.tensor([torch.finfo(torch.float32).eps]))
 
-    def _set(self, learning: bool, rounding: bool, observing: bool) -> None:
+    def _set_modes(self, learning: bool, rounding: bool, observing: bool) -> None:
         self.toggle_qparam_learning(learning)
         self.toggle_fake_quant(rounding)
         self.toggle_observer_update(observing)
@@ -62,18 +62,18 @@ class _LearnableFakeQuantize(FakeQuantizeBase):
     @export
     def enable_param_learning(self) -> _LearnableFakeQuantize:
         """Train scale and zero point; the observer is switched off."""
-        self._set(True, True, False)
+        self._set_modes(True, True, False)
         return self
 
     @export
     def enable_static_estimate(self) -> None:
         """Let the observer set scale and zero point, and round values."""
-        self._set(False, True, True)
+        self._set_modes(False, True, True)
 
     @export
     def enable_static_observation(self) -> None:
         """Let the observer set scale and zero point; values are not rounded."""
-        self._set(False, False, True)
+        self._set_modes(False, False, True)
 
     @export
     def toggle_observer_update(self, enabled: bool = True) -> _LearnableFakeQuantize:

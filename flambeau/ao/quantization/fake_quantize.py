@@ -150,12 +150,12 @@ class FakeQuantize(FakeQuantizeBase):
             X, self.scale, self.zero_point, watching.quant_min, watching.quant_max
         )
 
-    def _shown(self, *names: str) -> str:
+    def _repr_settings(self, *names: str) -> str:
         limits = {"quant_min", "quant_max", "reduce_range"}
         return ", ".join(f"{n}={getattr(self.activation_post_process if n in limits else self, n)}" for n in names)
 
     def extra_repr(self) -> str:
-        return self._shown(
+        return self._repr_settings(
             "fake_quant_enabled", "observer_enabled", "quant_min", "quant_max", "dtype", "qscheme", "ch_axis", "scale",
             "zero_point",
         )  # fmt: skip
@@ -190,7 +190,7 @@ class FixedQParamsFakeQuantize(FakeQuantize):
         return self.scale, self.zero_point
 
     def extra_repr(self) -> str:
-        return self._shown(
+        return self._repr_settings(
             "fake_quant_enabled",
             "observer_enabled",
             "scale",
@@ -222,7 +222,7 @@ class FusedMovingAvgObsFakeQuantize(FakeQuantize):
         self.is_symmetric_quant = _is_symmetric_quant(self.activation_post_process.qscheme)
 
     def extra_repr(self) -> str:
-        return self._shown(
+        return self._repr_settings(
             "fake_quant_enabled", "observer_enabled", "scale", "zero_point", "dtype", "quant_min", "quant_max", "qscheme",
             "reduce_range",
         )  # fmt: skip
@@ -246,19 +246,19 @@ class FusedMovingAvgObsFakeQuantize(FakeQuantize):
         )
 
 
-def _levels(observer: Any, quant_min: int, quant_max: int, dtype: Any, qscheme: Any, **more: Any) -> dict[str, Any]:
+def _arguments(observer: Any, quant_min: int, quant_max: int, dtype: Any, qscheme: Any, **more: Any) -> dict[str, Any]:
     """Return the constructor arguments as a dict, in the order in which PyTorch prints them."""
     return dict(observer=observer, quant_min=quant_min, quant_max=quant_max, dtype=dtype, qscheme=qscheme, **more)
 
 
 _ACTIVATION = (0, 255, torch.quint8, torch.per_tensor_affine)
 _AVERAGE, _CHANNEL_AVERAGE = MovingAverageMinMaxObserver, MovingAveragePerChannelMinMaxObserver
-_WEIGHT = _levels(_AVERAGE, -128, 127, torch.qint8, torch.per_tensor_symmetric)
-_CHANNEL_WEIGHT = _levels(_CHANNEL_AVERAGE, -128, 127, torch.qint8, torch.per_channel_symmetric)
+_WEIGHT = _arguments(_AVERAGE, -128, 127, torch.qint8, torch.per_tensor_symmetric)
+_CHANNEL_WEIGHT = _arguments(_CHANNEL_AVERAGE, -128, 127, torch.qint8, torch.per_channel_symmetric)
 _NARROW = {"quant_min": -127, "quant_max": 127}
 _fused = FusedMovingAvgObsFakeQuantize.with_args
 
-default_fake_quant = FakeQuantize.with_args(**_levels(_AVERAGE, *_ACTIVATION, reduce_range=True))
+default_fake_quant = FakeQuantize.with_args(**_arguments(_AVERAGE, *_ACTIVATION, reduce_range=True))
 default_weight_fake_quant = FakeQuantize.with_args(**_WEIGHT, reduce_range=False)
 default_dynamic_fake_quant = FakeQuantize.with_args(
     observer=_AVERAGE, quant_min=0, quant_max=255, is_dynamic=True, dtype=torch.quint8, averaging_constant=1
@@ -288,7 +288,7 @@ default_embedding_fake_quant_4bit = FakeQuantize.with_args(
     dtype=torch.quint4x2,
     averaging_constant=1,
 )
-default_histogram_fake_quant = FakeQuantize.with_args(**_levels(HistogramObserver, *_ACTIVATION, reduce_range=True))
+default_histogram_fake_quant = FakeQuantize.with_args(**_arguments(HistogramObserver, *_ACTIVATION, reduce_range=True))
 default_fused_act_fake_quant = _fused(observer=_AVERAGE, quant_min=0, quant_max=255, dtype=torch.quint8)
 default_fused_wt_fake_quant = _fused(**_WEIGHT)
 default_fused_per_channel_wt_fake_quant = _fused(**_CHANNEL_WEIGHT)

@@ -17,7 +17,7 @@ from .observed_ranges import UniformQuantizationObserverBase
 from .utils import is_per_tensor
 
 
-def _rounded(number: float) -> float:
+def _round_to_float32(number: float) -> float:
     """Round a number to float32."""
     if torch.jit.is_scripting():
         return float(torch.tensor(number, dtype=torch.float32))
@@ -87,7 +87,7 @@ class HistogramObserver(UniformQuantizationObserverBase):
         start, end, least = 0, self.bins - 1, float("inf")
         while below < above:
             next_below, next_above = below + step, above - step
-            low_limit, high_limit = _rounded(next_below * total), _rounded(next_above * total)
+            low_limit, high_limit = _round_to_float32(next_below * total), _round_to_float32(next_above * total)
             left, right = start, end
             while left < end and sums[left] < low_limit:
                 left += 1
@@ -141,9 +141,9 @@ class HistogramObserver(UniformQuantizationObserverBase):
         """Reset the histogram to the values of x."""
         if min_val.numel() != 1 or max_val.numel() != 1:
             raise AssertionError("histogram min/max values must be scalar.")
-        self._keep(torch.histc(x, self.bins, min=min_val, max=max_val), min_val, max_val)
+        self._store(torch.histc(x, self.bins, min=min_val, max=max_val), min_val, max_val)
 
-    def _keep(self, histogram: Tensor, min_val: Tensor, max_val: Tensor) -> None:
+    def _store(self, histogram: Tensor, min_val: Tensor, max_val: Tensor) -> None:
         for kept, new in ((self.histogram, histogram), (self.min_val, min_val), (self.max_val, max_val)):
             kept.detach_().resize_(new.shape)
             kept.copy_(new)
@@ -164,7 +164,7 @@ class HistogramObserver(UniformQuantizationObserverBase):
             return x_orig
         low, high = torch.min(self.min_val, low), torch.max(self.max_val, high)
         update = torch.histc(x, self.bins, min=low, max=high).to(self.histogram.device)
-        self._keep(self._combine_histograms(self.histogram, self.min_val, self.max_val, update, low, high), low, high)
+        self._store(self._combine_histograms(self.histogram, self.min_val, self.max_val, update, low, high), low, high)
         return x_orig
 
     @export

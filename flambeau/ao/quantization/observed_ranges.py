@@ -164,7 +164,7 @@ class MinMaxObserver(UniformQuantizationObserverBase):
         self.max_val.copy_(torch.tensor(float("-inf")))
 
 
-def _moved(average: Tensor, now: Tensor, constant: float) -> Tensor:
+def _moving_average(average: Tensor, now: Tensor, constant: float) -> Tensor:
     return average + constant * (now - average)
 
 
@@ -190,8 +190,8 @@ class MovingAverageMinMaxObserver(MinMaxObserver):
             return x_orig
         low, high = torch.aminmax(x_orig.detach().to(self.min_val.dtype))
         if not (self.min_val == float("inf") and self.max_val == float("-inf")):
-            low = _moved(self.min_val, low, self.averaging_constant)
-            high = _moved(self.max_val, high, self.averaging_constant)
+            low = _moving_average(self.min_val, low, self.averaging_constant)
+            high = _moving_average(self.max_val, high, self.averaging_constant)
         self.min_val.copy_(low)
         self.max_val.copy_(high)
         return x_orig
@@ -226,7 +226,7 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
     def forward(self, x_orig: Tensor) -> Tensor:
         return self._forward(x_orig)
 
-    def _combined(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    def _combine(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
         return torch.min(low, self.min_val), torch.max(high, self.max_val)
 
     def _forward(self, x_orig: Tensor) -> Tensor:
@@ -235,7 +235,7 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
         x = x_orig.detach().to(self.min_val.dtype).transpose(0, self.ch_axis)
         low, high = torch.aminmax(x.reshape(x.shape[0], -1), dim=1)
         if self.min_val.numel() > 0 and self.max_val.numel() > 0:
-            low, high = self._combined(low, high)
+            low, high = self._combine(low, high)
         self.min_val.resize_(low.shape)
         self.max_val.resize_(high.shape)
         self.min_val.copy_(low)
@@ -272,9 +272,9 @@ class MovingAveragePerChannelMinMaxObserver(PerChannelMinMaxObserver):
         super().__init__(**settings)
         self.averaging_constant = averaging_constant
 
-    def _combined(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    def _combine(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
         constant = self.averaging_constant
-        return _moved(self.min_val, low, constant), _moved(self.max_val, high, constant)
+        return _moving_average(self.min_val, low, constant), _moving_average(self.max_val, high, constant)
 
 
 for _kind in (

@@ -89,7 +89,7 @@ class FixedQParamsObserver(ObserverBase):
         return self.scale, self.zero_point
 
 
-class _WithoutQParams(ObserverBase):
+class _NoQParamsObserver(ObserverBase):
     _NAME: ClassVar[str]
 
     def forward(self, x: Tensor) -> Tensor:
@@ -100,7 +100,7 @@ class _WithoutQParams(ObserverBase):
         raise Exception(f"calculate_qparams should not be called for {self._NAME}")
 
 
-class PlaceholderObserver(_WithoutQParams):
+class PlaceholderObserver(_NoQParamsObserver):
     """Observer that only declares a dtype, for scales found later or not needed (float16)."""
 
     _NAME = "PlaceholderObserver"
@@ -134,7 +134,7 @@ class PlaceholderObserver(_WithoutQParams):
         return f"dtype={self.dtype}, is_dynamic={self.is_dynamic}"
 
 
-class RecordingObserver(_WithoutQParams):
+class RecordingObserver(_NoQParamsObserver):
     """Observer that stores every tensor."""
 
     _NAME = "RecordingObserver"
@@ -153,7 +153,7 @@ class RecordingObserver(_WithoutQParams):
         return self.tensor_val
 
 
-class NoopObserver(_WithoutQParams):
+class NoopObserver(_NoQParamsObserver):
     """An observer that collects nothing and only states a dtype."""
 
     _NAME = "NoopObserver"
@@ -163,7 +163,7 @@ class NoopObserver(_WithoutQParams):
         self.custom_op = custom_op_name
 
 
-class ReuseInputObserver(_WithoutQParams):
+class ReuseInputObserver(_NoQParamsObserver):
     """Observer that declares that an operator's output shares the observer of its input."""
 
     _NAME = "ReuseInputObserver"

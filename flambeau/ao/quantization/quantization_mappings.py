@@ -39,22 +39,22 @@ F = nn.functional
 _STUBS: Mapping = {QuantStub: nnq.Quantize, DeQuantStub: nnq.DeQuantize}
 
 
-def _by_name(names: str, theirs: Any) -> Mapping:
+def _map_classes(names: str, theirs: Any) -> Mapping:
     return {getattr(nn, name): getattr(theirs, name) for name in names.split()}
 
 
 _WEIGHTED = "Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d Embedding EmbeddingBag"
 DEFAULT_REFERENCE_STATIC_QUANT_MODULE_MAPPINGS: Mapping = {
     **_STUBS,
-    **_by_name(f"Linear {_WEIGHTED} GRUCell LSTMCell RNNCell LSTM", nnqr),
+    **_map_classes(f"Linear {_WEIGHTED} GRUCell LSTMCell RNNCell LSTM", nnqr),
 }
 DEFAULT_STATIC_QUANT_MODULE_MAPPINGS: Mapping = {
     **_STUBS,
-    **_by_name("BatchNorm2d BatchNorm3d Dropout", nnq),
-    **_by_name(_WEIGHTED, nnq),
-    **_by_name("ELU GroupNorm Hardswish InstanceNorm1d InstanceNorm2d InstanceNorm3d LayerNorm LeakyReLU", nnq),
+    **_map_classes("BatchNorm2d BatchNorm3d Dropout", nnq),
+    **_map_classes(_WEIGHTED, nnq),
+    **_map_classes("ELU GroupNorm Hardswish InstanceNorm1d InstanceNorm2d InstanceNorm3d LayerNorm LeakyReLU", nnq),
     NonDynamicallyQuantizableLinear: nnq.Linear,
-    **_by_name("Linear ReLU6 PReLU", nnq),
+    **_map_classes("Linear ReLU6 PReLU", nnq),
     nnq.FloatFunctional: nnq.QFunctional,
     nni.BNReLU2d: nniq.BNReLU2d,
     nni.BNReLU3d: nniq.BNReLU3d,
@@ -81,7 +81,7 @@ DEFAULT_STATIC_QUANT_MODULE_MAPPINGS: Mapping = {
     nnqat.Conv3d: nnq.Conv3d,
 }
 DEFAULT_QAT_MODULE_MAPPINGS: Mapping = {
-    **_by_name("Conv2d Conv3d Linear", nnqat),
+    **_map_classes("Conv2d Conv3d Linear", nnqat),
     NonDynamicallyQuantizableLinear: nnqat.Linear,
     **{
         getattr(nni, name): getattr(nniqat, name)
@@ -92,12 +92,12 @@ DEFAULT_QAT_MODULE_MAPPINGS: Mapping = {
     },
 }  # fmt: skip
 DEFAULT_DYNAMIC_QUANT_MODULE_MAPPINGS: Mapping = {
-    **_by_name("GRUCell Linear", nnqd),
+    **_map_classes("GRUCell Linear", nnqd),
     nnqatd.Linear: nnqd.Linear,
     NonDynamicallyQuantizableLinear: nnqd.Linear,
-    **_by_name("LSTM GRU LSTMCell RNNCell", nnqd),
+    **_map_classes("LSTM GRU LSTMCell RNNCell", nnqd),
     nni.LinearReLU: nniqd.LinearReLU,
-    **_by_name("EmbeddingBag Embedding", nnq),
+    **_map_classes("EmbeddingBag Embedding", nnq),
 }
 _INCLUDE_QCONFIG_PROPAGATE_LIST = {nn.Sequential}
 _ops = torch.ops.quantized

@@ -107,20 +107,20 @@ def _needs_observation(module: nn.Module) -> bool:
     return getattr(module, "qconfig", None) is not None
 
 
-class _Observing:
+class _ObserverInsertion:
     """Walk over a model that inserts observers."""
 
     def __init__(self, observed_types: set, non_leaf_types: Any, device: Any, custom: dict):
         self.observed_types, self.non_leaf_types = observed_types, non_leaf_types or ()
         self.device, self.custom = device, custom
 
-    def _made(self, qconfig: Any, special: Callable | None) -> Any:
+    def _make_observer(self, qconfig: Any, special: Callable | None) -> Any:
         made = qconfig.activation() if special is None else special()
         return made if self.device is None else made.to(self.device)
 
     def insert(self, module: Any, special: Callable | None = None) -> None:
         if _needs_observation(module) and not isinstance(module, DeQuantStub):
-            module.add_module("activation_post_process", self._made(module.qconfig, special))
+            module.add_module("activation_post_process", self._make_observer(module.qconfig, special))
             _register_activation_post_process_hook(module, _activation_is_memoryless(module.qconfig))
 
     def _child(self, parent: nn.Module, name: str, child: Any) -> None:
@@ -131,7 +131,7 @@ class _Observing:
             if _needs_observation(child):
                 if not hasattr(child, "activation_post_process"):
                     raise AssertionError(f"functional class {kind} has no pre-defined `activation_post_process`")
-                child.activation_post_process = self._made(child.qconfig, None)
+                child.activation_post_process = self._make_observer(child.qconfig, None)
         elif isinstance(child, _FusedModule) or kind in self.non_leaf_types:
             self.insert(child)
         elif _has_special_act_post_process(child):
@@ -169,7 +169,7 @@ def _add_observer_(
 ) -> None:
     kinds = get_default_qconfig_propagation_list() if qconfig_propagation_list is None else qconfig_propagation_list
     device = _unique_device(module, "_add_observer_") if device is None else device
-    _Observing(kinds, non_leaf_module_list, device, custom_module_class_mapping or {}).walk(module)
+    _ObserverInsertion(kinds, non_leaf_module_list, device, custom_module_class_mapping or {}).walk(module)
 
 
 def _get_unique_devices_(module: nn.Module) -> set:
@@ -359,7 +359,7 @@ def _convert_children(module: Any, mapping: dict, custom: dict, precomputed: boo
     module._modules.update(swapped)
 
 
-def _swapped(mod: Any, target: Any, precomputed: bool) -> Any:
+def _swap_module(mod: Any, target: Any, precomputed: bool) -> Any:
     if getattr(target, "_IS_REFERENCE", False):
         weight_post_process = mod.qconfig.weight()
         weight_post_process(mod.weight)
@@ -379,7 +379,7 @@ def swap_module(
     if kind in custom_module_class_mapping:
         made = custom_module_class_mapping[kind].from_observed(mod)
     elif kind in mapping:
-        made = _swapped(mod, mapping[kind], use_precomputed_fake_quant)
+        made = _swap_module(mod, mapping[kind], use_precomputed_fake_quant)
     else:
         return mod
     for pre_hook in mod._forward_pre_hooks.values():

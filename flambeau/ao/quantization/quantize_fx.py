@@ -31,7 +31,7 @@ def attach_preserved_attrs_to_model(model: Any, preserved_attrs: dict[str, Any])
         setattr(model, name, value)
 
 
-def _kept(model: Any, names: list[str]) -> dict[str, Any]:
+def _preserved_attributes(model: Any, names: list[str]) -> dict[str, Any]:
     return {name: getattr(model, name) for name in names if hasattr(model, name)}
 
 
@@ -64,7 +64,7 @@ def _prepare_fx(
     custom = from_former_dict(PrepareCustomConfig, prepare_custom_config, "prepare_custom_config_dict", "prepare")
     custom = PrepareCustomConfig() if custom is None else custom
     _swap_ff_with_fxff(model)
-    kept = _kept(model, custom.preserved_attributes)
+    kept = _preserved_attributes(model, custom.preserved_attributes)
     tracer = QuantizationTracer(*get_skipped_module_name_and_classes(custom, is_standalone_module))
     graph_module = GraphModule(model, tracer.trace(model))
     graph_module = fuse(graph_module, is_qat, None, backend_config)
@@ -100,7 +100,7 @@ def _prepare_standalone_module_fx(
 def fuse_fx(model: nn.Module, fuse_custom_config: Any = None, backend_config: Any = None) -> GraphModule:
     """Return the traced model with batch norms folded into the weights of layers before them, and relus fused. For evaluation mode."""
     custom = from_former_dict(FuseCustomConfig, fuse_custom_config, "fuse_custom_config_dict", "fuse")
-    kept = _kept(model, custom.preserved_attributes if custom is not None else [])
+    kept = _preserved_attributes(model, custom.preserved_attributes if custom is not None else [])
     fused = fuse(symbolic_trace(model), False, None, backend_config)
     attach_preserved_attrs_to_model(fused, kept)
     return fused
@@ -151,7 +151,7 @@ def _convert_fx(
 ) -> GraphModule:
     custom = from_former_dict(ConvertCustomConfig, convert_custom_config, "convert_custom_config_dict", "convert")
     _check_is_graph_module(graph_module)
-    kept = _kept(graph_module, custom.preserved_attributes if custom is not None else [])
+    kept = _preserved_attributes(graph_module, custom.preserved_attributes if custom is not None else [])
     quantized = convert(
         graph_module, is_reference, custom, is_standalone_module, _remove_qconfig, qconfig_mapping, backend_config,
         is_decomposed, keep_original_weights,

@@ -145,23 +145,23 @@ def get_swapped_custom_module_class(custom_module: nn.Module, custom_module_clas
 # -- what a qconfig asks for ---------------------------------------------------------------------------------------------
 
 
-def _made(qconfig: Any, part: str, purpose: str) -> Any:
+def _instantiate(qconfig: Any, part: str, purpose: str) -> Any:
     if qconfig is None:
         raise AssertionError(f"qconfig must be provided to {purpose}")
     return getattr(qconfig, part)()
 
 
 def activation_dtype(qconfig: Any) -> _dtype:
-    return _made(qconfig, "activation", "determine activation dtype").dtype
+    return _instantiate(qconfig, "activation", "determine activation dtype").dtype
 
 
 def weight_dtype(qconfig: Any) -> _dtype:
-    return _made(qconfig, "weight", "determine weight dtype").dtype
+    return _instantiate(qconfig, "weight", "determine weight dtype").dtype
 
 
 def get_qconfig_dtypes(qconfig: Any) -> tuple[_dtype, _dtype, bool]:
     """Return (dtype of activations, dtype of weights, whether activations are quantized dynamically)."""
-    activation = _made(qconfig, "activation", "extract dtypes")
+    activation = _instantiate(qconfig, "activation", "extract dtypes")
     return activation.dtype, qconfig.weight().dtype, getattr(activation, "is_dynamic", False)
 
 
@@ -196,7 +196,7 @@ def op_is_int8_dynamically_quantized(qconfig: Any) -> bool:
 
 
 def get_quant_type(qconfig: Any) -> QuantType:
-    activation = _made(qconfig, "activation", "determine quant type")
+    activation = _instantiate(qconfig, "activation", "determine quant type")
     weight = qconfig.weight()
     dynamic = getattr(activation, "is_dynamic", False)
     if weight.dtype in _STATIC:

@@ -23,13 +23,13 @@ EPOCH_DEPRECATION_WARNING = (
 _ORDER_LINK = "https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
 
 
-def _copied(value: Any) -> Any:
+def _copy(value: Any) -> Any:
     return value.clone() if isinstance(value, Tensor) else value
 
 
 def group_values(optimizer: Optimizer, key: str) -> list[Any]:
     """Return an option of every group; tensors are copied, because schedules change them in place."""
-    return [_copied(group[key]) for group in optimizer.param_groups]
+    return [_copy(group[key]) for group in optimizer.param_groups]
 
 
 def set_group_value(group: dict[str, Any], key: str, value: Any) -> None:
@@ -50,7 +50,7 @@ def per_group(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
             f"{name} must have the same length as optimizer.param_groups. {name} has {len(value)} values, param_groups"
             f" has {groups}."
         )
-    return [_copied(v) for v in value]
+    return [_copy(v) for v in value]
 
 
 def check_optimizer(optimizer: Any) -> None:
@@ -97,7 +97,7 @@ class LRScheduler:
         self.optimizer = optimizer
         for i, group in enumerate(optimizer.param_groups):
             if last_epoch == -1:
-                group.setdefault("initial_lr", _copied(group["lr"]))
+                group.setdefault("initial_lr", _copy(group["lr"]))
             elif "initial_lr" not in group:
                 raise KeyError(
                     f"param 'initial_lr' is not specified in param_groups[{i}] when resuming scheduler with last_epoch"
@@ -192,10 +192,10 @@ class LRScheduler:
                 stacklevel=3,
             )
 
-    def _unchanged(self) -> list[Rate]:
+    def _current_rates(self) -> list[Rate]:
         return group_values(self.optimizer, "lr")
 
-    def _scaled(self, factor: float) -> list[Rate]:
+    def _scale_rates(self, factor: float) -> list[Rate]:
         return [group["lr"] * factor for group in self.optimizer.param_groups]
 
 
@@ -203,11 +203,11 @@ def without_functions(state: dict[str, Any], *names: str) -> dict[str, Any]:
     """Return a schedule's state with functions replaced by what can be saved of them: the attributes of callable objects."""
     for name in names:
         value = state.pop(name)  # last, as in the files that PyTorch saves
-        state[name] = [_attributes(f) for f in value] if isinstance(value, list) else _attributes(value)
+        state[name] = [_function_state(f) for f in value] if isinstance(value, list) else _function_state(value)
     return state
 
 
-def _attributes(function: Callable | None) -> dict[str, Any] | None:
+def _function_state(function: Callable | None) -> dict[str, Any] | None:
     if function is None or isinstance(function, types.FunctionType):
         return None
     return function.__dict__.copy()

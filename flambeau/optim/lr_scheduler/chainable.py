@@ -12,7 +12,7 @@ from ..optimizer import Optimizer
 from .base import LRScheduler, Rate, without_functions
 
 
-class _ByFunction(LRScheduler):
+class _FunctionLR(LRScheduler):
     """Base of schedules given as a function of the epoch, or one function per group."""
 
     def __init__(
@@ -44,7 +44,7 @@ class _ByFunction(LRScheduler):
         super().load_state_dict(saved)
 
 
-class LambdaLR(_ByFunction):
+class LambdaLR(_FunctionLR):
     """Set the rate to the initial rate times `lr_lambda(epoch)`.
 
     >>> optimizer = flambeau.optim.SGD([flambeau.ones(1, requires_grad=True)], lr=1.0)
@@ -59,7 +59,7 @@ class LambdaLR(_ByFunction):
         return [base * function(self.last_epoch) for function, base in zip(self.lr_lambdas, self.base_lrs, strict=True)]
 
 
-class MultiplicativeLR(_ByFunction):
+class MultiplicativeLR(_FunctionLR):
     """Multiply the current rate by `lr_lambda(epoch)`."""
 
     def _check_functions(self) -> None:
@@ -70,7 +70,7 @@ class MultiplicativeLR(_ByFunction):
     def get_lr(self) -> list[Rate]:
         self._warn_outside_step()
         if self._is_initial:
-            return self._unchanged()
+            return self._current_rates()
         groups = self.optimizer.param_groups
         return [
             group["lr"] * function(self.last_epoch) for function, group in zip(self.lr_lambdas, groups, strict=True)
@@ -88,8 +88,8 @@ class StepLR(LRScheduler):
     def get_lr(self) -> list[Rate]:
         self._warn_outside_step()
         if self.last_epoch == 0 or self.last_epoch % self.step_size != 0:
-            return self._unchanged()
-        return self._scaled(self.gamma)
+            return self._current_rates()
+        return self._scale_rates(self.gamma)
 
     def _get_closed_form_lr(self) -> list[Rate]:
         return [base * self.gamma ** (self.last_epoch // self.step_size) for base in self.base_lrs]
@@ -108,8 +108,8 @@ class MultiStepLR(LRScheduler):
     def get_lr(self) -> list[Rate]:
         self._warn_outside_step()
         if self.last_epoch not in self.milestones:
-            return self._unchanged()
-        return self._scaled(self.gamma ** self.milestones[self.last_epoch])
+            return self._current_rates()
+        return self._scale_rates(self.gamma ** self.milestones[self.last_epoch])
 
     def _get_closed_form_lr(self) -> list[Rate]:
         passed = bisect_right(sorted(self.milestones.elements()), self.last_epoch)
@@ -131,10 +131,10 @@ class ConstantLR(LRScheduler):
     def get_lr(self) -> list[Rate]:
         self._warn_outside_step()
         if self.last_epoch == 0:
-            return self._scaled(self.factor)
+            return self._scale_rates(self.factor)
         if self.last_epoch == self.total_iters:
-            return self._scaled(1.0 / self.factor)
-        return self._unchanged()
+            return self._scale_rates(1.0 / self.factor)
+        return self._current_rates()
 
     def _get_closed_form_lr(self) -> list[Rate]:
         factor = self.factor + (self.last_epoch >= self.total_iters) * (1 - self.factor)
@@ -164,12 +164,12 @@ class LinearLR(LRScheduler):
     def get_lr(self) -> list[Rate]:
         self._warn_outside_step()
         if self.last_epoch == 0:
-            return self._scaled(self.start_factor)
+            return self._scale_rates(self.start_factor)
         if self._is_initial or self.last_epoch > self.total_iters:
-            return self._unchanged()
+            return self._current_rates()
         rise = self.end_factor - self.start_factor
         before = self.total_iters * self.start_factor + (self.last_epoch - 1) * rise
-        return self._scaled(1.0 + rise / before)
+        return self._scale_rates(1.0 + rise / before)
 
     def _get_closed_form_lr(self) -> list[Rate]:
         done = min(self.total_iters, self.last_epoch)
@@ -186,7 +186,7 @@ class ExponentialLR(LRScheduler):
 
     def get_lr(self) -> list[Rate]:
         self._warn_outside_step()
-        return self._unchanged() if self._is_initial else self._scaled(self.gamma)
+        return self._current_rates() if self._is_initial else self._scale_rates(self.gamma)
 
     def _get_closed_form_lr(self) -> list[Rate]:
         return [base * self.gamma**self.last_epoch for base in self.base_lrs]
@@ -203,10 +203,10 @@ class PolynomialLR(LRScheduler):
     def get_lr(self) -> list[Rate]:
         self._warn_outside_step()
         if self._is_initial or self.last_epoch > self.total_iters:
-            return self._unchanged()
+            return self._current_rates()
         left = 1.0 - self.last_epoch / self.total_iters
         left_before = 1.0 - (self.last_epoch - 1) / self.total_iters
-        return self._scaled((left / left_before) ** self.power)
+        return self._scale_rates((left / left_before) ** self.power)
 
     def _get_closed_form_lr(self) -> list[Rate]:
         left = 1.0 - min(self.total_iters, self.last_epoch) / self.total_iters
@@ -224,7 +224,7 @@ class CosineAnnealingLR(LRScheduler):
     def get_lr(self) -> list[Rate]:
         self._warn_outside_step()
         if self._is_initial:
-            return self._unchanged()
+            return self._current_rates()
         if self._step_count == 1 and self.last_epoch > 0:
             return self._get_closed_form_lr()
         groups = self.optimizer.param_groups

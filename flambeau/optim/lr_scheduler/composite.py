@@ -11,7 +11,7 @@ from .base import LRScheduler, group_values, set_group_value
 from .plateau import ReduceLROnPlateau
 
 
-class _OfSchedulers(LRScheduler):
+class _CompositeLR(LRScheduler):
     _schedulers: Sequence[Any]
 
     def _check(self, schedulers: Sequence[Any], optimizer: Any, how: str) -> None:
@@ -49,7 +49,7 @@ class _OfSchedulers(LRScheduler):
         super().load_state_dict(saved)
 
 
-class SequentialLR(_OfSchedulers):
+class SequentialLR(_CompositeLR):
     """Run schedules one after the other: each milestone starts the next one at its own epoch 0."""
 
     def __init__(
@@ -95,7 +95,7 @@ class SequentialLR(_OfSchedulers):
         self._last_lr = scheduler.get_last_lr()
 
 
-class ChainedScheduler(_OfSchedulers):
+class ChainedScheduler(_CompositeLR):
     """Scheduler that applies several at once, each to the rates that the one before has set."""
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:

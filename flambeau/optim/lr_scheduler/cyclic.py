@@ -10,7 +10,7 @@ from ..optimizer import Optimizer
 from .base import LRScheduler, Rate, check_optimizer, per_group, set_group_value, without_functions
 
 
-class _WithMomentum(LRScheduler):
+class _MomentumLR(LRScheduler):
     """Base of schedules that change the momentum (or Adam's first beta) opposite to the rate."""
 
     cycle_momentum: bool
@@ -36,7 +36,7 @@ class _WithMomentum(LRScheduler):
             group["momentum"] = value
 
 
-class CyclicLR(_WithMomentum):
+class CyclicLR(_MomentumLR):
     """Vary the rate between `base_lr` and `max_lr` in a triangle of `step_size_up + step_size_down` batches, whose height may change from
     cycle to cycle ("triangular2") or from batch to batch ("exp_range")."""
 
@@ -150,13 +150,13 @@ class CosineAnnealingWarmRestarts(LRScheduler):
                 self.T_cur %= self.T_i
                 self.T_i *= self.T_mult
         else:
-            self._jump(epoch)
+            self._locate_cycle(epoch)
         self.last_epoch = math.floor(epoch)
         with self._inside_step():
             rates = self.get_lr()
         self._apply(rates)
 
-    def _jump(self, epoch: float) -> None:
+    def _locate_cycle(self, epoch: float) -> None:
         """Find the cycle of an epoch, and the position in it."""
         if epoch < 0:
             raise ValueError(f"Expected non-negative epoch, but got {epoch}")
@@ -170,7 +170,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
             self.T_i = self.T_0 * self.T_mult**n
 
 
-class OneCycleLR(_WithMomentum):
+class OneCycleLR(_MomentumLR):
     """Raise the rate to `max_lr`, then reduce it to nearly zero, once in the whole training: call `step` after every batch."""
 
     def __init__(

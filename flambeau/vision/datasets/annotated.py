@@ -326,7 +326,7 @@ class SBDataset(VisionDataset):
         return f"Image set: {self.image_set}\nMode: {self.mode}"
 
 
-class _Captioned(VisionDataset):
+class _CaptionedImages(VisionDataset):
     """Base of data sets of photographs with a list of captions each: a subclass reads them from a file."""
 
     def __init__(
@@ -389,7 +389,7 @@ class Flickr8kParser(HTMLParser):
             self.annotations[self.current_img].append(data.strip())
 
 
-class Flickr8k(_Captioned):
+class Flickr8k(_CaptionedImages):
     """Eight thousand photographs with five captions each."""
 
     def _read(self, text: str) -> dict[str, list[str]]:
@@ -398,7 +398,7 @@ class Flickr8k(_Captioned):
         return parser.annotations
 
 
-class Flickr30k(_Captioned):
+class Flickr30k(_CaptionedImages):
     """Thirty thousand photographs with five captions each."""
 
     def _read(self, text: str) -> dict[str, list[str]]:

@@ -15,7 +15,7 @@ from .utils import MISSING, MISSING_OR_CORRUPTED, check_integrity, download_url,
 from .vision import ArchivedDataset, Transform, VisionDataset
 
 
-class _Planes(VisionDataset):
+class _ImageArrays(VisionDataset):
     """Base of data sets with images as one array (number, channel, row, column), and their labels."""
 
     data: np.ndarray
@@ -33,7 +33,7 @@ class _Planes(VisionDataset):
         return f"Split: {self.split}"
 
 
-class STL10(_Planes, ArchivedDataset):
+class STL10(_ImageArrays, ArchivedDataset):
     """Images of 96 x 96 in ten classes, and many without a class (-1). They are in `root/stl10_binary`.
 
     `split` is "train", "test", "unlabeled" or "train+unlabeled"; `folds` (0 to 9) picks one of ten parts of the training set."""
@@ -95,7 +95,7 @@ class STL10(_Planes, ArchivedDataset):
         return images, labels
 
 
-class SVHN(_Planes):
+class SVHN(_ImageArrays):
     """House numbers: digits of 32 x 32 in colour. Reading them needs SciPy."""
 
     split_list: ClassVar[Any] = {

@@ -19,12 +19,12 @@ _OUTLINES = {
 }
 
 
-class _ByCategory(VisionDataset):
+class _CategoryFolders(VisionDataset):
     """Base of data sets of images in a folder for each category, numbered from 1."""
 
     _images: str
 
-    def _number(self, counts: list[int]) -> None:
+    def _number_images(self, counts: list[int]) -> None:
         """Fill `index` and `y` from the number of images in each category."""
         self.index = [number for count in counts for number in range(1, count + 1)]
         self.y = [category for category, count in enumerate(counts) for _ in range(count)]
@@ -36,7 +36,7 @@ class _ByCategory(VisionDataset):
         return os.path.exists(self._images)
 
 
-class Caltech101(_ByCategory):
+class Caltech101(_CategoryFolders):
     """Images in 101 categories: the target is the "category", the "annotation" (an outline; needs SciPy), or both."""
 
     def __init__(
@@ -60,15 +60,15 @@ class Caltech101(_ByCategory):
         self.categories.remove("BACKGROUND_Google")  # not a category
         self.annotation_categories = [_OUTLINES.get(name, name) for name in self.categories]
         counts = [len(os.listdir(os.path.join(self._images, name))) for name in self.categories]
-        self._number(counts)
+        self._number_images(counts)
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
         category, number = self.y[index], self.index[index]
         image = pillow().open(os.path.join(self._images, self.categories[category], f"image_{number:04d}.jpg"))
-        targets = tuple(category if k == "category" else self._outline(category, number) for k in self.target_type)
+        targets = tuple(category if k == "category" else self._outline_path(category, number) for k in self.target_type)
         return self._each_transformed(image, targets if len(targets) > 1 else targets[0])
 
-    def _outline(self, category: int, number: int) -> Any:
+    def _outline_path(self, category: int, number: int) -> Any:
         name = f"annotation_{number:04d}.mat"
         path = os.path.join(self.root, "Annotations", self.annotation_categories[category], name)
         return optional_module("scipy.io", "An outline of Caltech101").loadmat(path)["obj_contour"]
@@ -93,7 +93,7 @@ class Caltech101(_ByCategory):
         return f"Target type: {self.target_type}"
 
 
-class Caltech256(_ByCategory):
+class Caltech256(_CategoryFolders):
     """Images in 256 categories."""
 
     def __init__(
@@ -109,7 +109,7 @@ class Caltech256(_ByCategory):
         self.categories = sorted(os.listdir(self._images))
         folders = [os.listdir(os.path.join(self._images, name)) for name in self.categories]
         counts = [sum(name.endswith(".jpg") for name in names) for names in folders]
-        self._number(counts)
+        self._number_images(counts)
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
         category = self.y[index]

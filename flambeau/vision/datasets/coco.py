@@ -12,7 +12,7 @@ from ...utils.pillow import pillow
 from .vision import Transform, VisionDataset
 
 
-def _listed(value: Any) -> list:
+def _as_list(value: Any) -> list:
     return list(value) if isinstance(value, Iterable) and not isinstance(value, str) else [value]
 
 
@@ -39,7 +39,7 @@ class CocoIndex:
 
     def getAnnIds(self, imgIds: Any = (), catIds: Any = (), areaRng: Any = (), iscrowd: bool | None = None) -> list:
         """Return the annotations of these images and categories, within a range of areas, of crowds or not."""
-        images, categories = _listed(imgIds), _listed(catIds)
+        images, categories = _as_list(imgIds), _as_list(catIds)
         found: Iterable[dict] = self.dataset.get("annotations", [])
         if images:
             found = [a for image in images if image in self.imgToAnns for a in self.imgToAnns[image]]
@@ -52,7 +52,7 @@ class CocoIndex:
         ]
 
     def getCatIds(self, catNms: Any = (), supNms: Any = (), catIds: Any = ()) -> list:
-        names, above, numbers = _listed(catNms), _listed(supNms), _listed(catIds)
+        names, above, numbers = _as_list(catNms), _as_list(supNms), _as_list(catIds)
         return [
             c["id"]
             for c in self.cats.values()
@@ -63,20 +63,20 @@ class CocoIndex:
 
     def getImgIds(self, imgIds: Any = (), catIds: Any = ()) -> list:
         """Return the images that are among these and show all of these categories."""
-        images, categories = _listed(imgIds), _listed(catIds)
+        images, categories = _as_list(imgIds), _as_list(catIds)
         found = set(images) if images else set(self.imgs)
         for category in categories:
             found &= set(self.catToImgs.get(category, []))
         return list(found)
 
     def loadAnns(self, ids: Any = ()) -> list[dict]:
-        return [self.anns[i] for i in _listed(ids)]
+        return [self.anns[i] for i in _as_list(ids)]
 
     def loadCats(self, ids: Any = ()) -> list[dict]:
-        return [self.cats[i] for i in _listed(ids)]
+        return [self.cats[i] for i in _as_list(ids)]
 
     def loadImgs(self, ids: Any = ()) -> list[dict]:
-        return [self.imgs[i] for i in _listed(ids)]
+        return [self.imgs[i] for i in _as_list(ids)]
 
 
 class CocoDetection(VisionDataset):

@@ -17,7 +17,7 @@ from .utils import verify_str_arg
 from .vision import Loader, Transform, VisionDataset
 
 
-def _listed(folder: Path, pattern: str) -> list[str]:
+def _files(folder: Path, pattern: str) -> list[str]:
     return sorted(glob(str(folder / pattern)))
 
 
@@ -106,9 +106,9 @@ class Sintel(FlowDataset):
         for kind in ["clean", "final"] if pass_name == "both" else [pass_name]:
             images = top / ("training" if split == "train" else split) / kind
             for scene in os.listdir(images):
-                self._image_list += [list(pair) for pair in itertools.pairwise(_listed(images / scene, "*.png"))]
+                self._image_list += [list(pair) for pair in itertools.pairwise(_files(images / scene, "*.png"))]
                 if split == "train":
-                    self._flow_list += _listed(top / "training" / "flow" / scene, "*.flo")
+                    self._flow_list += _files(top / "training" / "flow" / scene, "*.flo")
 
 
 class KittiFlow(FlowDataset):
@@ -120,14 +120,14 @@ class KittiFlow(FlowDataset):
         super().__init__(root, transforms, loader)
         verify_str_arg(split, "split", ("train", "test"))
         top = Path(root) / "KittiFlow" / f"{split}ing"
-        pairs = list(zip(_listed(top / "image_2", "*_10.png"), _listed(top / "image_2", "*_11.png")))
+        pairs = list(zip(_files(top / "image_2", "*_10.png"), _files(top / "image_2", "*_11.png")))
         if not pairs:
             raise FileNotFoundError(
                 "Could not find the Kitti flow images. Please make sure the directory structure is correct."
             )
         self._image_list = [list(pair) for pair in pairs]
         if split == "train":
-            self._flow_list = _listed(top / "flow_occ", "*_10.png")
+            self._flow_list = _files(top / "flow_occ", "*_10.png")
 
     def _read_flow(self, file_name: str) -> Any:
         return _read_16bits_png_with_flow_and_valid_mask(file_name)
@@ -140,7 +140,7 @@ class FlyingChairs(FlowDataset):
         super().__init__(root, transforms)
         verify_str_arg(split, "split", ("train", "val"))
         top = Path(root) / "FlyingChairs"
-        images, flows = _listed(top / "data", "*.ppm"), _listed(top / "data", "*.flo")
+        images, flows = _files(top / "data", "*.ppm"), _files(top / "data", "*.flo")
         chosen = top / "FlyingChairs_train_val.txt"
         if not chosen.exists():
             raise FileNotFoundError(f"{chosen} was not found: it comes from the page of the data set")
@@ -171,14 +171,14 @@ class FlyingThings3D(FlowDataset):
         cameras = ["left", "right"] if camera == "both" else [camera]
         top = Path(root) / "FlyingThings3D"
         for kind, side, way in itertools.product(passes, cameras, ("into_future", "into_past")):
-            frames = sorted(Path(scene) / side for scene in _listed(top / kind / split.upper(), "*/*"))
-            moves = sorted(Path(scene) / way / side for scene in _listed(top / "optical_flow" / split.upper(), "*/*"))
+            frames = sorted(Path(scene) / side for scene in _files(top / kind / split.upper(), "*/*"))
+            moves = sorted(Path(scene) / way / side for scene in _files(top / "optical_flow" / split.upper(), "*/*"))
             if not frames or not moves:
                 raise FileNotFoundError(
                     "Could not find the FlyingThings3D flow images. Please make sure the directory structure is correct."
                 )
             for images_of, flows_of in zip(frames, moves):
-                images, flows = _listed(images_of, "*.png"), _listed(flows_of, "*.pfm")
+                images, flows = _files(images_of, "*.png"), _files(flows_of, "*.pfm")
                 back = way == "into_past"
                 # Into the past, the later image comes first.
                 self._image_list += [[images[i + back], images[i + (not back)]] for i in range(len(flows) - 1)]
@@ -199,15 +199,13 @@ class HD1K(FlowDataset):
         top = Path(root) / "hd1k"
         if split == "train":
             for sequence in range(36):
-                flows = _listed(top / "hd1k_flow_gt" / "flow_occ", f"{sequence:06d}_*.png")
-                images = _listed(top / "hd1k_input" / "image_2", f"{sequence:06d}_*.png")
+                flows = _files(top / "hd1k_flow_gt" / "flow_occ", f"{sequence:06d}_*.png")
+                images = _files(top / "hd1k_input" / "image_2", f"{sequence:06d}_*.png")
                 self._flow_list += flows[:-1]
                 self._image_list += [[images[i], images[i + 1]] for i in range(len(flows) - 1)]
         else:
             challenge = top / "hd1k_challenge" / "image_2"
-            self._image_list = [
-                list(pair) for pair in zip(_listed(challenge, "*10.png"), _listed(challenge, "*11.png"))
-            ]
+            self._image_list = [list(pair) for pair in zip(_files(challenge, "*10.png"), _files(challenge, "*11.png"))]
         if not self._image_list:
             raise FileNotFoundError(
                 "Could not find the HD1K images. Please make sure the directory structure is correct."

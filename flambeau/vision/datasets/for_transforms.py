@@ -53,7 +53,7 @@ def _boxes(rows: Any, image: Any, format: str = "xyxy") -> BoundingBoxes:
     return BoundingBoxes(corners, format="XYXY", canvas_size=_size(image))  # type: ignore[arg-type]
 
 
-def _sized_boxes(entries: dict[str, Any], image: Any) -> BoundingBoxes:
+def _make_boxes(entries: dict[str, Any], image: Any) -> BoundingBoxes:
     return _boxes(entries["bbox"], image, "xywh")
 
 
@@ -96,7 +96,7 @@ _RULES: dict[type, _Rule] = {
     **dict.fromkeys((Caltech256, CIFAR10, CocoCaptions, DatasetFolder, GTSRB, ImageNet, Imagenette, MNIST), _Rule()),
     **dict.fromkeys((HMDB51, Kinetics, UCF101), _Rule(video=True, refused=("video_clips.output_format", "THWC"))),
     Caltech101: _Rule(refused=("target_type", "annotation")),
-    CelebA: _Rule({"bbox": _sized_boxes}, types="target_type", refused=("target_type", "attr", "landmarks")),
+    CelebA: _Rule({"bbox": _make_boxes}, types="target_type", refused=("target_type", "attr", "landmarks")),
     Cityscapes: _Rule(
         {"instance": _instances, "semantic": lambda entries, image: Mask(entries["semantic"])},
         types="target_type",
@@ -105,7 +105,7 @@ _RULES: dict[type, _Rule] = {
     CocoDetection: _Rule(
         {
             "image_id": lambda entries, image: entries["image_id"][0],
-            "boxes": _sized_boxes,
+            "boxes": _make_boxes,
             "masks": _coco_masks,
             "labels": lambda entries, image: flambeau.tensor(entries["category_id"]),
         },
@@ -131,11 +131,11 @@ _RULES: dict[type, _Rule] = {
         default="boxes labels",
     ),
     VOCSegmentation: _SEGMENTATION,
-    WIDERFace: _Rule({"bbox": _sized_boxes}, keys="bbox blur expression illumination occlusion pose invalid"),
+    WIDERFace: _Rule({"bbox": _make_boxes}, keys="bbox blur expression illumination occlusion pose invalid"),
 }
 
 
-class _ForTransforms:
+class _WrappedDataset:
     """First base of the class of a wrapped data set; the second is the class of the data set itself."""
 
     def __init__(self, dataset: Any, target_keys: Collection[str] | None):
@@ -170,10 +170,10 @@ class _ForTransforms:
         if self._rule.video:
             sample = (Video(sample[0]), *sample[1:])
         elif self._rule.makers and sample[1] is not None:  # test sets have no targets
-            sample = sample[0], self._converted(index, *sample)
+            sample = sample[0], self._convert_sample(index, *sample)
         return sample if self.transforms is None else self.transforms(*sample)
 
-    def _converted(self, index: int, image: Any, target: Any) -> Any:
+    def _convert_sample(self, index: int, image: Any, target: Any) -> Any:
         def made(key: str, entries: dict[str, Any]) -> Any:
             return makers[key](entries, image) if key in makers else entries[key]
 
@@ -215,5 +215,5 @@ def wrap_dataset_for_transforms_v2(dataset: Any, target_keys: Collection[str] | 
     names = isinstance(target_keys, Collection) and all(isinstance(key, str) for key in target_keys)
     if target_keys is not None and not names:
         raise ValueError(f"target_keys can be None, 'all', or a collection of strings, but got {target_keys}")
-    wrapped = type(f"Wrapped{type(dataset).__name__}", (_ForTransforms, type(dataset)), {})
+    wrapped = type(f"Wrapped{type(dataset).__name__}", (_WrappedDataset, type(dataset)), {})
     return wrapped(dataset, target_keys)

@@ -24,7 +24,7 @@ from .utils import (
 from .vision import Loader, Transform, VisionDataset
 
 
-class _Listed(VisionDataset):
+class _ImageList(VisionDataset):
     """Base of data sets of image files: a subclass locates the files, downloads them and lists (path, class)."""
 
     _splits: ClassVar[tuple[str, ...]] = ()
@@ -77,7 +77,7 @@ class _Listed(VisionDataset):
         return f"split={self._split}"
 
 
-class Food101(_Listed):
+class Food101(_ImageList):
     """A thousand photographs of each of 101 dishes."""
 
     _splits: ClassVar[tuple[str, ...]] = ("train", "test")
@@ -98,7 +98,7 @@ class Food101(_Listed):
         ]
 
 
-class DTD(_Listed):
+class DTD(_ImageList):
     """Textures in 47 classes; `partition` (1 to 10) is one of ten ways to split them."""
 
     _splits: ClassVar[tuple[str, ...]] = ("train", "val", "test")
@@ -130,7 +130,7 @@ class DTD(_Listed):
         return f"split={self._split}, partition={self._partition}"
 
 
-class Flowers102(_Listed):
+class Flowers102(_ImageList):
     """Flowers of 102 kinds. Reading the lists needs SciPy."""
 
     _splits: ClassVar[tuple[str, ...]] = ("train", "val", "test")
@@ -163,7 +163,7 @@ class Flowers102(_Listed):
         return [(base / "jpg" / f"image_{number:05d}.jpg", labels[number - 1]) for number in chosen]
 
 
-class FGVCAircraft(_Listed):
+class FGVCAircraft(_ImageList):
     """Aircraft by variant, family or manufacturer."""
 
     _splits: ClassVar[tuple[str, ...]] = ("train", "val", "trainval", "test")
@@ -194,7 +194,7 @@ class FGVCAircraft(_Listed):
     extra_repr = VisionDataset.extra_repr
 
 
-class GTSRB(_Listed):
+class GTSRB(_ImageList):
     """German traffic signs."""
 
     _splits: ClassVar[tuple[str, ...]] = ("train", "test")
@@ -227,7 +227,7 @@ class GTSRB(_Listed):
     extra_repr = VisionDataset.extra_repr
 
 
-class RenderedSST2(_Listed):
+class RenderedSST2(_ImageList):
     """Rendered sentences, negative or positive."""
 
     _splits: ClassVar[tuple[str, ...]] = ("train", "val", "test")
@@ -245,7 +245,7 @@ class RenderedSST2(_Listed):
         return make_dataset(str(self._images()), extensions=("png",))
 
 
-class SUN397(_Listed):
+class SUN397(_ImageList):
     """Scenes of 397 kinds."""
 
     _URL = "http://vision.princeton.edu/projects/2010/SUN/SUN397.tar.gz"
@@ -275,7 +275,7 @@ class SUN397(_Listed):
     extra_repr = VisionDataset.extra_repr
 
 
-class Imagenette(_Listed):
+class Imagenette(_ImageList):
     """Ten easy classes of ImageNet, at full size or with the shorter edge at 320 or 160 pixels."""
 
     _splits: ClassVar[tuple[str, ...]] = ("train", "val")
@@ -330,7 +330,7 @@ class Imagenette(_Listed):
     extra_repr = VisionDataset.extra_repr
 
 
-class StanfordCars(_Listed):
+class StanfordCars(_ImageList):
     """Cars by make, model and year. Reading the lists needs SciPy; the files can no longer be downloaded."""
 
     _splits: ClassVar[tuple[str, ...]] = ("train", "test")

@@ -49,7 +49,7 @@ def _read_bytes(path: str, dimensions: int) -> Tensor:
     return found
 
 
-def _present(path: str) -> bool:
+def _is_downloaded(path: str) -> bool:
     return check_integrity(path) or check_integrity(f"{path}.gz")
 
 
@@ -94,14 +94,14 @@ class MNIST(VisionDataset):
     def _has_processed(self) -> bool:
         return all(check_integrity(self._processed(name)) for name in (self.training_file, self.test_file))
 
-    def _raw(self, name: str) -> str:
+    def _raw_path(self, name: str) -> str:
         return os.path.join(self.raw_folder, name)
 
     def _load_data(self) -> tuple[Tensor, Tensor]:
         part = "train" if self.train else "t10k"
         return (
-            _read_bytes(self._raw(f"{part}-images-idx3-ubyte"), 3),
-            _read_bytes(self._raw(f"{part}-labels-idx1-ubyte"), 1).long(),
+            _read_bytes(self._raw_path(f"{part}-images-idx3-ubyte"), 3),
+            _read_bytes(self._raw_path(f"{part}-labels-idx1-ubyte"), 1).long(),
         )
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
@@ -127,7 +127,7 @@ class MNIST(VisionDataset):
         return {name: number for number, name in enumerate(self.classes)}
 
     def _check_exists(self) -> bool:
-        return all(_present(self._raw(os.path.splitext(name)[0])) for name, _ in self.resources)
+        return all(_is_downloaded(self._raw_path(os.path.splitext(name)[0])) for name, _ in self.resources)
 
     def download(self) -> None:
         """Download missing files, each from the first mirror that has it."""
@@ -147,25 +147,25 @@ class MNIST(VisionDataset):
     def extra_repr(self) -> str:
         return f"Split: {'Train' if self.train is True else 'Test'}"
 
-    def _renamed(self, old: str, new: str) -> Any:
+    def _rename_raw(self, old: str, new: str) -> Any:
         warnings.warn(f"{old} has been renamed {new}", stacklevel=3)
         return getattr(self, new)
 
     @property
     def train_labels(self) -> Tensor:
-        return self._renamed("train_labels", "targets")
+        return self._rename_raw("train_labels", "targets")
 
     @property
     def test_labels(self) -> Tensor:
-        return self._renamed("test_labels", "targets")
+        return self._rename_raw("test_labels", "targets")
 
     @property
     def train_data(self) -> Tensor:
-        return self._renamed("train_data", "data")
+        return self._rename_raw("train_data", "data")
 
     @property
     def test_data(self) -> Tensor:
-        return self._renamed("test_data", "data")
+        return self._rename_raw("test_data", "data")
 
 
 class FashionMNIST(MNIST):
@@ -220,7 +220,7 @@ class EMNIST(MNIST):
         self.classes = self.classes_split_dict[split]
 
     def _file(self, kind: str) -> str:
-        return self._raw(f"emnist-{self.split}-{'train' if self.train else 'test'}-{kind}-ubyte")
+        return self._raw_path(f"emnist-{self.split}-{'train' if self.train else 'test'}-{kind}-ubyte")
 
     @property
     def images_file(self) -> str:
@@ -234,13 +234,13 @@ class EMNIST(MNIST):
         return _read_bytes(self.images_file, 3), _read_bytes(self.labels_file, 1).long()
 
     def _check_exists(self) -> bool:
-        return _present(self.images_file) and _present(self.labels_file)
+        return _is_downloaded(self.images_file) and _is_downloaded(self.labels_file)
 
     def download(self) -> None:
         if self._check_exists():
             return
         download_and_extract_archive(self.url, self.raw_folder, md5=self.md5)
-        folder = self._raw("gzip")
+        folder = self._raw_path("gzip")
         for name in os.listdir(folder):
             if name.endswith(".gz"):
                 extract_archive(os.path.join(folder, name), self.raw_folder)
@@ -286,7 +286,7 @@ class QMNIST(MNIST):
 
     def _file(self, which: int) -> str:
         url = self.resources[self.subsets[self.what]][which][0]
-        return self._raw(os.path.splitext(os.path.basename(url))[0])
+        return self._raw_path(os.path.splitext(os.path.basename(url))[0])
 
     @property
     def images_file(self) -> str:
@@ -297,7 +297,7 @@ class QMNIST(MNIST):
         return self._file(1)
 
     def _check_exists(self) -> bool:
-        return _present(self.images_file) and _present(self.labels_file)
+        return _is_downloaded(self.images_file) and _is_downloaded(self.labels_file)
 
     def _load_data(self) -> tuple[Tensor, Tensor]:
         data, targets = _read_bytes(self.images_file, 3), read_idx(self.labels_file).long()

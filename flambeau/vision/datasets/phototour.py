@@ -14,14 +14,14 @@ from .utils import download_and_extract_archive, list_files
 from .vision import Transform, VisionDataset
 
 _HARRIS = "http://matthewalunbrown.com/patchdata/"
-_FURTHER = "http://icvl.ee.ic.ac.uk/vbalnt/"
+_EXTENSION_URL = "http://icvl.ee.ic.ac.uk/vbalnt/"
 
 
 class PhotoTour(VisionDataset):
     """Patches for training; else pairs of patches with 1 if both show one point and 0 if not."""
 
     urls: ClassVar[dict[str, list[str]]] = {
-        name: [f"{_HARRIS if 'harris' in name else _FURTHER}{name}.zip", f"{name}.zip", md5]
+        name: [f"{_HARRIS if 'harris' in name else _EXTENSION_URL}{name}.zip", f"{name}.zip", md5]
         for name, md5 in {
             "notredame_harris": "69f8c90f78e171349abdf0307afefe4d", "yosemite_harris": "a73253d1c6fbd3ba2613c45065c00d46",
             "liberty_harris": "c731fcfb3abb4091110d0ae8c7ba182c", "notredame": "509eda8535847b8c0a90bbb210c83484",

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from ...utils.pillow import pillow
 from .folder import default_loader
-from .listed import _Listed
+from .listed import _ImageList
 from .utils import (
     MISSING_OR_CORRUPTED,
     check_integrity,
@@ -87,7 +87,7 @@ class Omniglot(VisionDataset):
         return self._each_transformed(image, number)
 
 
-class CLEVRClassification(_Listed):
+class CLEVRClassification(_ImageList):
     """Rendered scenes; the class is the number of objects, None in the split "test"."""
 
     _splits: ClassVar[tuple[str, ...]] = ("train", "val", "test")

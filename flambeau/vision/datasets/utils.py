@@ -68,7 +68,7 @@ def _google_drive_id(url: str) -> str | None:
 
 
 @contextlib.contextmanager
-def _arriving(path: str, md5: str | None) -> Iterator[str]:
+def _download_to(path: str, md5: str | None) -> Iterator[str]:
     """Context manager: yield a temporary path that is renamed to `path` when the file is complete and its checksum correct."""
     handle, temporary = tempfile.mkstemp(prefix=".", suffix=".part", dir=os.path.dirname(path))
     os.close(handle)
@@ -107,7 +107,7 @@ def download_url(url: str, root: Any, filename: Any = None, md5: str | None = No
     if drive is not None:
         download_file_from_google_drive(drive, root, filename, md5)
         return
-    with _arriving(path, md5) as temporary:
+    with _download_to(path, md5) as temporary:
         _fetch(url, temporary, max_redirect_hops)
 
 
@@ -118,20 +118,20 @@ def download_file_from_google_drive(file_id: str, root: Any, filename: Any = Non
     if check_integrity(path, md5):
         return
     gdown = optional_module("gdown", "To download files from GDrive, this")
-    with _arriving(path, md5) as temporary:
+    with _download_to(path, md5) as temporary:
         gdown.download(id=file_id, output=temporary, quiet=False, user_agent=USER_AGENT)
 
 
 # -- archives -------------------------------------------------------------------------------------------------------------
 
 
-def _inside(folder: str, name: str) -> bool:
+def _is_inside(folder: str, name: str) -> bool:
     base = os.path.realpath(folder)
     target = os.path.realpath(os.path.join(base, name))
     return target == base or target.startswith(base + os.sep)
 
 
-def _refuse(archive: Any, member: str) -> None:
+def _refuse_member(archive: Any, member: str) -> None:
     raise RuntimeError(
         f"{archive} would write outside the folder it is unpacked in, or make a special file: {member!r}"
     )
@@ -142,11 +142,11 @@ def _extract_tar(archive: Any, folder: str) -> None:
         for member in tar:
             link = member.linkname if member.islnk() else os.path.join(os.path.dirname(member.name), member.linkname)
             linked = (member.islnk() or member.issym()) and (
-                os.path.isabs(member.linkname) or not _inside(folder, link)
+                os.path.isabs(member.linkname) or not _is_inside(folder, link)
             )
             plain = member.isreg() or member.isdir() or member.islnk() or member.issym()
-            if not plain or linked or os.path.isabs(member.name) or not _inside(folder, member.name):
-                _refuse(archive, member.name)
+            if not plain or linked or os.path.isabs(member.name) or not _is_inside(folder, member.name):
+                _refuse_member(archive, member.name)
             if hasattr(tarfile, "data_filter"):
                 tar.extract(member, folder, filter="data")
             else:
@@ -156,8 +156,8 @@ def _extract_tar(archive: Any, folder: str) -> None:
 def _extract_zip(archive: Any, folder: str) -> None:
     with zipfile.ZipFile(archive) as file:
         for name in file.namelist():
-            if os.path.isabs(name) or not _inside(folder, name.replace("\\", "/")):
-                _refuse(archive, name)
+            if os.path.isabs(name) or not _is_inside(folder, name.replace("\\", "/")):
+                _refuse_member(archive, name)
         file.extractall(folder)
 
 
@@ -197,7 +197,7 @@ def extract_archive(from_path: Any, to_path: Any = None, remove_finished: bool =
         result = folder
     else:
         result = os.path.join(folder, os.path.basename(os.fspath(from_path))[: -len(ending)])
-        with _OPENERS[compression](from_path, "rb") as source, _arriving_here(result) as target:
+        with _OPENERS[compression](from_path, "rb") as source, _temporary_name(result) as target:
             shutil.copyfileobj(source, target, _CHUNK)
     if remove_finished:
         os.remove(from_path)
@@ -205,8 +205,8 @@ def extract_archive(from_path: Any, to_path: Any = None, remove_finished: bool =
 
 
 @contextlib.contextmanager
-def _arriving_here(path: str) -> Iterator[IO]:
-    with _arriving(os.path.abspath(path), None) as temporary, open(temporary, "wb") as file:
+def _temporary_name(path: str) -> Iterator[IO]:
+    with _download_to(os.path.abspath(path), None) as temporary, open(temporary, "wb") as file:
         yield file
 
 

@@ -22,20 +22,20 @@ from .utils import check_integrity, download_and_extract_archive, download_url, 
 from .vision import Transform, VisionDataset
 
 
-def _opened(path: str) -> Any:
+def _open_video(path: str) -> Any:
     return optional_module("av", "reading videos").open(path)
 
 
 def _frames_and_rate(path: str) -> tuple[int, float]:
     """Return the number of frames of a video and their mean rate in Hz."""
-    with _opened(path) as container:
+    with _open_video(path) as container:
         stream = container.streams.video[0]
         return stream.frames or sum(1 for _ in container.decode(stream)), float(stream.average_rate)
 
 
-def _frames(path: str, first: int, last: int) -> np.ndarray:
+def _read_frames(path: str, first: int, last: int) -> np.ndarray:
     """Return frames `first` to `last` of a video: (T, H, W, 3)."""
-    with _opened(path) as container:
+    with _open_video(path) as container:
         shown = []
         for number, frame in enumerate(container.decode(video=0)):
             if number >= first:
@@ -45,9 +45,9 @@ def _frames(path: str, first: int, last: int) -> np.ndarray:
     return np.stack(shown)
 
 
-def _samples(path: str, start: float, stop: float) -> Tensor:
+def _read_sound(path: str, start: float, stop: float) -> Tensor:
     """Return the sound (channels, samples) of a video between two times in seconds; (1, 0) if it has none."""
-    with _opened(path) as container:
+    with _open_video(path) as container:
         if not container.streams.audio:
             return empty(1, 0)
         resampler = optional_module("av", "reading videos").AudioResampler(format="fltp")
@@ -76,12 +76,12 @@ class VideoClips:
         self.num_workers, self.output_format = num_workers, output_format.upper()
         if self.output_format not in ("THWC", "TCHW"):
             raise ValueError(f"output_format should be either 'THWC' or 'TCHW', got {output_format}.")
-        found = _precomputed_metadata or {"video_paths": video_paths, **self._measured(video_paths)}
+        found = _precomputed_metadata or {"video_paths": video_paths, **self._measure(video_paths)}
         self.video_paths, self.video_pts, self.video_fps = (found[f"video_{part}"] for part in ("paths", "pts", "fps"))
         self.compute_clips(clip_length_in_frames, frames_between_clips, frame_rate)
 
     @staticmethod
-    def _measured(paths: list[str]) -> dict[str, list[Any]]:
+    def _measure(paths: list[str]) -> dict[str, list[Any]]:
         found = [_frames_and_rate(path) for path in paths]
         return {"video_pts": [arange(count) for count, _ in found], "video_fps": [rate for _, rate in found]}
 
@@ -153,14 +153,14 @@ class VideoClips:
         number, clip = self.get_clip_location(idx)
         path, fps = self.video_paths[number], self.video_fps[number]
         first, last = int(self.clips[number][clip][0]), int(self.clips[number][clip][-1])
-        video = from_array(_frames(path, first, last))
+        video = from_array(_read_frames(path, first, last))
         video = video if self.output_format == "THWC" else video.permute(0, 3, 1, 2)
         if self.frame_rate is not None:
             places = self.resampling_idxs[number][clip]
             video = video[places if isinstance(places, slice) else places - places[0]]
         assert len(video) == self.num_frames, f"{video.shape} x {self.num_frames}"
         info = {"video_fps": fps if self.frame_rate is None else self.frame_rate}
-        return video, _samples(path, first / fps, (last + 1) / fps), info, number
+        return video, _read_sound(path, first / fps, (last + 1) / fps), info, number
 
 
 class _VideoFolders(VisionDataset):

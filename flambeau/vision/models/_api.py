@@ -83,7 +83,7 @@ class WeightsEnum(Enum):
 
 
 @functools.cache
-def _published() -> dict[str, Any]:
+def _published_weights() -> dict[str, Any]:
     return json.loads(data_text("vision_weights.json"))
 
 
@@ -123,7 +123,7 @@ def weights_enums(*models: str) -> list[Any]:
 
 def published_weights(name: str, module: str) -> Any:
     """Return the enum of published weights with this name, as if defined in a module."""
-    record = _published()[name]
+    record = _published_weights()[name]
     members: dict[str, Weights] = {key: _entry(entry) for key, entry in record["entries"].items()}
     members["DEFAULT"] = members[record["default"]]  # equal values: an alias, not a second member
     made: Any = WeightsEnum(name, members, module=module)  # type: ignore[call-arg]
@@ -297,13 +297,13 @@ def list_models(
     naming.above("vision.models.quantization")
     names = {n for n, b in BUILDERS.items() if module is None or b.__module__.rsplit(".", 1)[0] == module.__name__}
     if include:
-        names = {n for pattern in _patterns(include) for n in fnmatch.filter(names, pattern)}
+        names = {n for pattern in _as_patterns(include) for n in fnmatch.filter(names, pattern)}
     if exclude:
-        names -= {n for pattern in _patterns(exclude) for n in fnmatch.filter(names, pattern)}
+        names -= {n for pattern in _as_patterns(exclude) for n in fnmatch.filter(names, pattern)}
     return sorted(names)
 
 
-def _patterns(given: Iterable[str] | str) -> Iterable[str]:
+def _as_patterns(given: Iterable[str] | str) -> Iterable[str]:
     return [given] if isinstance(given, str) else given
 
 

@@ -162,7 +162,7 @@ class EfficientNet(nn.Module):
                 row = _MBConvConfig(**vars(cnf))
                 if i > 0:
                     row.input_channels, row.stride = row.out_channels, 1
-                stage.append(_made(row, stochastic_depth_prob * float(done) / total, norm))
+                stage.append(_make_block(row, stochastic_depth_prob * float(done) / total, norm))
                 done += 1
             features.append(nn.Sequential(*stage))
         last = setting[-1].out_channels
@@ -177,7 +177,7 @@ class EfficientNet(nn.Module):
         return self.classifier(flatten(self.avgpool(self.features(x)), 1))
 
 
-def _made(cnf: _MBConvConfig, drop: float, norm: Callable[..., nn.Module]) -> nn.Module:
+def _make_block(cnf: _MBConvConfig, drop: float, norm: Callable[..., nn.Module]) -> nn.Module:
     assert cnf.block is not None
     return cnf.block(cnf, drop, norm)
 

@@ -108,7 +108,7 @@ def _tracer_options(given: dict[str, Any] | None) -> dict[str, Any]:
     return options
 
 
-def _traced(
+def _traced_modes(
     model: nn.Module, options: dict[str, Any], concrete_args: Any
 ) -> Iterator[tuple[str, NodePathTracer, fx.Graph]]:
     """Yield the model traced in training and in evaluation mode; its mode is restored afterwards."""
@@ -126,7 +126,7 @@ def get_graph_node_names(
     concrete_args: dict[str, Any] | None = None,
 ) -> tuple[list[str], list[str]]:
     """Return the names of the nodes in training and in evaluation mode."""
-    tracers = [tracer for _, tracer, _ in _traced(model, _tracer_options(tracer_kwargs), concrete_args)]
+    tracers = [tracer for _, tracer, _ in _traced_modes(model, _tracer_options(tracer_kwargs), concrete_args)]
     if not suppress_diff_warning:
         _warn_graph_differences(*tracers)
     train, evaluation = (list(t.node_to_qualname.values()) for t in tracers)
@@ -178,7 +178,7 @@ class DualGraphModule(fx.GraphModule):
         return copied.train(self.training)
 
 
-def _as_names(nodes: Any) -> dict[str, str]:
+def _name_nodes(nodes: Any) -> dict[str, str]:
     if isinstance(nodes, list):
         return {str(node): str(node) for node in nodes}
     return {str(node): str(name) for node, name in nodes.items()}
@@ -231,12 +231,12 @@ def create_feature_extractor(
     if (return_nodes is None) == (train_return_nodes is None):
         raise ValueError("If `train_return_nodes` and `eval_return_nodes` are specified, then both should be specified")
     wanted = {
-        "train": _as_names(return_nodes if train_return_nodes is None else train_return_nodes),
-        "eval": _as_names(return_nodes if eval_return_nodes is None else eval_return_nodes),
+        "train": _name_nodes(return_nodes if train_return_nodes is None else train_return_nodes),
+        "eval": _name_nodes(return_nodes if eval_return_nodes is None else eval_return_nodes),
     }
     tracers, graphs = [], {}
     was_training = model.training
-    for mode, tracer, graph in _traced(model, _tracer_options(tracer_kwargs), concrete_args):
+    for mode, tracer, graph in _traced_modes(model, _tracer_options(tracer_kwargs), concrete_args):
         traced = fx.GraphModule(tracer.root, graph, type(model).__name__)
         _return_only(graph, tracer, wanted[mode])
         traced.graph.eliminate_dead_code()

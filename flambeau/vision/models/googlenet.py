@@ -84,9 +84,9 @@ class Inception(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        return self._joined([self.branch1(x), self.branch2(x), self.branch3(x), self.branch4(x)])
+        return self._concatenate([self.branch1(x), self.branch2(x), self.branch3(x), self.branch4(x)])
 
-    def _joined(self, branches: list[Tensor]) -> Tensor:
+    def _concatenate(self, branches: list[Tensor]) -> Tensor:
         return flambeau.cat(branches, 1)
 
 

@@ -28,14 +28,14 @@ class InceptionOutputs(NamedTuple):
 _InceptionOutputs = InceptionOutputs
 
 
-def _average(x: Tensor) -> Tensor:
+def _average_pool(x: Tensor) -> Tensor:
     return F.avg_pool2d(x, kernel_size=3, stride=1, padding=1)
 
 
 class _Branches(nn.Module):
     """Base of blocks whose branches are concatenated."""
 
-    def _joined(self, branches: list[Tensor]) -> Tensor:
+    def _concatenate(self, branches: list[Tensor]) -> Tensor:
         return flambeau.cat(branches, 1)
 
 
@@ -57,7 +57,7 @@ class InceptionA(_Branches):
         one = self.branch1x1(x)
         five = self.branch5x5_2(self.branch5x5_1(x))
         double = self.branch3x3dbl_3(self.branch3x3dbl_2(self.branch3x3dbl_1(x)))
-        return self._joined([one, five, double, self.branch_pool(_average(x))])
+        return self._concatenate([one, five, double, self.branch_pool(_average_pool(x))])
 
 
 class InceptionB(_Branches):
@@ -74,7 +74,7 @@ class InceptionB(_Branches):
     def forward(self, x: Tensor) -> Tensor:
         three = self.branch3x3(x)
         double = self.branch3x3dbl_3(self.branch3x3dbl_2(self.branch3x3dbl_1(x)))
-        return self._joined([three, double, F.max_pool2d(x, kernel_size=3, stride=2)])
+        return self._concatenate([three, double, F.max_pool2d(x, kernel_size=3, stride=2)])
 
 
 class InceptionC(_Branches):
@@ -102,7 +102,7 @@ class InceptionC(_Branches):
         seven = self.branch7x7_3(self.branch7x7_2(self.branch7x7_1(x)))
         double = self.branch7x7dbl_3(self.branch7x7dbl_2(self.branch7x7dbl_1(x)))
         double = self.branch7x7dbl_5(self.branch7x7dbl_4(double))
-        return self._joined([one, seven, double, self.branch_pool(_average(x))])
+        return self._concatenate([one, seven, double, self.branch_pool(_average_pool(x))])
 
 
 class InceptionD(_Branches):
@@ -122,7 +122,7 @@ class InceptionD(_Branches):
         three = self.branch3x3_2(self.branch3x3_1(x))
         seven = self.branch7x7x3_2(self.branch7x7x3_1(x))
         seven = self.branch7x7x3_4(self.branch7x7x3_3(seven))
-        return self._joined([three, seven, F.max_pool2d(x, 3, stride=2)])
+        return self._concatenate([three, seven, F.max_pool2d(x, 3, stride=2)])
 
 
 class InceptionE(_Branches):
@@ -149,7 +149,7 @@ class InceptionE(_Branches):
         threes = [self.branch3x3_2a(three), self.branch3x3_2b(three)]
         double = self.branch3x3dbl_2(self.branch3x3dbl_1(x))
         doubles = [self.branch3x3dbl_3a(double), self.branch3x3dbl_3b(double)]
-        return self._joined([one] + threes + doubles + [self.branch_pool(_average(x))])
+        return self._concatenate([one] + threes + doubles + [self.branch_pool(_average_pool(x))])
 
 
 class InceptionAux(nn.Module):

@@ -24,7 +24,7 @@ Layer = Callable[..., nn.Module]
 Size = tuple[int, int]
 
 
-def _halved(size: Size) -> Size:
+def _halved_size(size: Size) -> Size:
     """Return the size of an image after a 3x3 convolution of stride 2."""
     return (size[0] - 1) // 2 + 1, (size[1] - 1) // 2 + 1
 
@@ -261,7 +261,7 @@ class MaxVitBlock(nn.Module):
         if len(p_stochastic) != n_layers:
             raise ValueError(f"p_stochastic must have length n_layers={n_layers}, got p_stochastic={p_stochastic}.")
         self.layers = nn.ModuleList()
-        self.grid_size = _halved(input_grid_size)
+        self.grid_size = _halved_size(input_grid_size)
         for i, drop in enumerate(p_stochastic):
             self.layers.append(
                 MaxVitLayer(
@@ -290,9 +290,9 @@ class MaxVitBlock(nn.Module):
 
 def _block_sizes(input_size: Size, blocks: int, partition_size: int) -> list[Size]:
     """Return the sizes of images before each block and after the last."""
-    sizes = [_halved(input_size)]
+    sizes = [_halved_size(input_size)]
     for _ in range(blocks):
-        sizes.append(_halved(sizes[-1]))
+        sizes.append(_halved_size(sizes[-1]))
     for i, (height, width) in enumerate(sizes[1:]):
         if height % partition_size or width % partition_size:
             raise ValueError(
@@ -380,9 +380,9 @@ def _maxvit(stem: int, widths: Sequence[int], layers: Sequence[int], **kwargs: A
     return MaxVit(stem_channels=stem, block_channels=widths, block_layers=layers, **options)
 
 
-def _fixed_size(kwargs: dict[str, Any], weights: Any) -> None:
+def _fix_size(kwargs: dict[str, Any], weights: Any) -> None:
     expect_option(kwargs, "input_size", weights.meta["min_size"])
 
 
 (MaxVit_T_Weights,) = weights_enums("MaxVit_T")
-maxvit_t = builder("maxvit_t", _maxvit, MaxVit_T_Weights, 64, (64, 128, 256, 512), (2, 2, 5, 2), prepare=_fixed_size)
+maxvit_t = builder("maxvit_t", _maxvit, MaxVit_T_Weights, 64, (64, 128, 256, 512), (2, 2, 5, 2), prepare=_fix_size)

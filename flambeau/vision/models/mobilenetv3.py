@@ -32,7 +32,7 @@ _SMALL = [
 ]  # fmt: skip
 
 
-_GATE = partial(SqueezeExcitation, scale_activation=nn.Hardsigmoid)
+_SQUEEZE_EXCITE = partial(SqueezeExcitation, scale_activation=nn.Hardsigmoid)
 
 
 class InvertedResidualConfig:
@@ -71,7 +71,7 @@ class InvertedResidual(nn.Module):
         self,
         cnf: InvertedResidualConfig,
         norm_layer: Callable[..., nn.Module],
-        se_layer: Callable[..., nn.Module] = _GATE,
+        se_layer: Callable[..., nn.Module] = _SQUEEZE_EXCITE,
     ):
         super().__init__()
         if cnf.stride not in (1, 2):

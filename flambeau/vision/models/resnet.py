@@ -179,7 +179,7 @@ Wide_ResNet50_2_Weights, Wide_ResNet101_2_Weights = weights_enums("Wide_ResNet50
 _D50, _D101 = (3, 4, 6, 3), (3, 4, 23, 3)
 
 
-def _width(groups: int, width: int) -> dict[str, int]:
+def _widths(groups: int, width: int) -> dict[str, int]:
     return {"groups": groups, "width_per_group": width} if groups > 1 else {"width_per_group": width}
 
 
@@ -188,14 +188,14 @@ resnet34 = builder("resnet34", ResNet, ResNet34_Weights, BasicBlock, _D50)
 resnet50 = builder("resnet50", ResNet, ResNet50_Weights, Bottleneck, _D50)
 resnet101 = builder("resnet101", ResNet, ResNet101_Weights, Bottleneck, _D101)
 resnet152 = builder("resnet152", ResNet, ResNet152_Weights, Bottleneck, (3, 8, 36, 3))
-resnext50_32x4d = builder("resnext50_32x4d", ResNet, ResNeXt50_32X4D_Weights, Bottleneck, _D50, forced=_width(32, 4))
+resnext50_32x4d = builder("resnext50_32x4d", ResNet, ResNeXt50_32X4D_Weights, Bottleneck, _D50, forced=_widths(32, 4))
 resnext101_32x8d = builder(
-    "resnext101_32x8d", ResNet, ResNeXt101_32X8D_Weights, Bottleneck, _D101, forced=_width(32, 8)
+    "resnext101_32x8d", ResNet, ResNeXt101_32X8D_Weights, Bottleneck, _D101, forced=_widths(32, 8)
 )
 resnext101_64x4d = builder(
-    "resnext101_64x4d", ResNet, ResNeXt101_64X4D_Weights, Bottleneck, _D101, forced=_width(64, 4)
+    "resnext101_64x4d", ResNet, ResNeXt101_64X4D_Weights, Bottleneck, _D101, forced=_widths(64, 4)
 )
-wide_resnet50_2 = builder("wide_resnet50_2", ResNet, Wide_ResNet50_2_Weights, Bottleneck, _D50, forced=_width(1, 128))
+wide_resnet50_2 = builder("wide_resnet50_2", ResNet, Wide_ResNet50_2_Weights, Bottleneck, _D50, forced=_widths(1, 128))
 wide_resnet101_2 = builder(
-    "wide_resnet101_2", ResNet, Wide_ResNet101_2_Weights, Bottleneck, _D101, forced=_width(1, 128)
+    "wide_resnet101_2", ResNet, Wide_ResNet101_2_Weights, Bottleneck, _D101, forced=_widths(1, 128)
 )

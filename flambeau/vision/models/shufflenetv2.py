@@ -55,12 +55,12 @@ class InvertedResidual(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if self.stride == 1:
             kept, changed = x.chunk(2, dim=1)
-            out = self._joined([kept, self.branch2(changed)])
+            out = self._concatenate([kept, self.branch2(changed)])
         else:
-            out = self._joined([self.branch1(x), self.branch2(x)])
+            out = self._concatenate([self.branch1(x), self.branch2(x)])
         return channel_shuffle(out, 2)
 
-    def _joined(self, branches: list[Tensor]) -> Tensor:
+    def _concatenate(self, branches: list[Tensor]) -> Tensor:
         return flambeau.cat(branches, dim=1)
 
 

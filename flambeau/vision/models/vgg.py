@@ -75,11 +75,11 @@ VGG11_BN_Weights, VGG13_BN_Weights, VGG16_BN_Weights, VGG19_BN_Weights = weights
 )
 
 
-def _leave_random(kwargs: dict[str, Any], weights: Any) -> None:
+def _skip_initialisation(kwargs: dict[str, Any], weights: Any) -> None:
     kwargs["init_weights"] = False
 
 
-_builder = partial(builder, prepare=_leave_random)
+_builder = partial(builder, prepare=_skip_initialisation)
 vgg11 = _builder("vgg11", _vgg, VGG11_Weights, 11, False)
 vgg11_bn = _builder("vgg11_bn", _vgg, VGG11_BN_Weights, 11, True)
 vgg13 = _builder("vgg13", _vgg, VGG13_Weights, 13, False)

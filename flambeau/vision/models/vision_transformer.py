@@ -232,14 +232,14 @@ def _vit(patch_size: int, num_layers: int, num_heads: int, hidden_dim: int, mlp_
     return VisionTransformer(size, patch_size, num_layers, num_heads, hidden_dim, mlp_dim, **kwargs)
 
 
-def _fixed_size(kwargs: dict[str, Any], weights: Any) -> None:
+def _fix_image_size(kwargs: dict[str, Any], weights: Any) -> None:
     expect_option(kwargs, "image_size", weights.meta["min_size"][0])
 
 
 ViT_B_16_Weights, ViT_B_32_Weights, ViT_L_16_Weights, ViT_L_32_Weights, ViT_H_14_Weights = weights_enums(
     "ViT_B_16", "ViT_B_32", "ViT_L_16", "ViT_L_32", "ViT_H_14"
 )
-_builder = partial(builder, prepare=_fixed_size)
+_builder = partial(builder, prepare=_fix_image_size)
 vit_b_16 = _builder("vit_b_16", _vit, ViT_B_16_Weights, 16, 12, 12, 768, 3072)
 vit_b_32 = _builder("vit_b_32", _vit, ViT_B_32_Weights, 32, 12, 12, 768, 3072)
 vit_l_16 = _builder("vit_l_16", _vit, ViT_L_16_Weights, 16, 24, 16, 1024, 4096)

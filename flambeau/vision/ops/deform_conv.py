@@ -69,44 +69,44 @@ class _Sample(Function):
         return dx.to(input.dtype), moved.permute(0, 1, 4, 2, 3).reshape(offset.shape), None
 
 
-def _expect(holds: bool, message: str) -> None:
+def _require(holds: bool, message: str) -> None:
     if not holds:
         raise RuntimeError(f"deform_conv2d: {message}")
 
 
 def _check(input: Tensor, offset: Tensor, weight: Tensor, mask: Tensor | None, out: tuple[int, int]) -> None:
     kernel = weight.shape[2] * weight.shape[3]
-    _expect(
+    _require(
         input.dim() == 4 and offset.dim() == 4 and weight.dim() == 4, "input, offset and weight must have 4 dimensions"
     )
-    _expect(offset.shape[1] >= 2 * kernel, "the shape of the offset tensor at dimension 1 is not valid. It should be a "
+    _require(offset.shape[1] >= 2 * kernel, "the shape of the offset tensor at dimension 1 is not valid. It should be a "
             f"multiple of 2 * weight.size[2] * weight.size[3]. Got offset.size[1]={offset.shape[1]}, while 2 * "
             f"weight.size[2] * weight.size[3]={2 * kernel}")  # fmt: skip
     groups = offset.shape[1] // (2 * kernel)
-    _expect(
+    _require(
         offset.shape[1] % (2 * kernel) == 0,
         f"offset.shape[1] is not valid: got {offset.shape[1]}, expected a multiple of {2 * kernel}",
     )
-    _expect(input.shape[1] % groups == 0, f"{input.shape[1]} input channels do not divide into {groups} offset groups")
-    _expect(
+    _require(input.shape[1] % groups == 0, f"{input.shape[1]} input channels do not divide into {groups} offset groups")
+    _require(
         input.shape[1] % weight.shape[1] == 0, f"{input.shape[1]} input channels do not divide by {weight.shape[1]}"
     )
-    _expect(
+    _require(
         weight.shape[0] % (input.shape[1] // weight.shape[1]) == 0,
         f"{weight.shape[0]} output channels do not divide into the weight groups",
     )
-    _expect(min(out) > 0, f"calculated output size too small - out_h: {out[0]} out_w: {out[1]}")
+    _require(min(out) > 0, f"calculated output size too small - out_h: {out[0]} out_w: {out[1]}")
     wanted = (input.shape[0], *out)
-    _expect(
+    _require(
         (offset.shape[0], *offset.shape[2:]) == wanted,
         f"offset has shape {list(offset.shape)}, expected batch and output size {wanted}",
     )
     if mask is not None:
         expected = (input.shape[0], groups * kernel, *out)
-        _expect(tuple(mask.shape) == expected, f"mask has shape {list(mask.shape)}, expected {list(expected)}")
+        _require(tuple(mask.shape) == expected, f"mask has shape {list(mask.shape)}, expected {list(expected)}")
     for name, t in (("offset", offset), ("weight", weight), ("mask", mask)):
-        _expect(t is None or t.dtype is input.dtype, f"{name} and input must have one dtype")
-    _expect(input.is_floating_point(), f"not implemented for {input.dtype}")
+        _require(t is None or t.dtype is input.dtype, f"{name} and input must have one dtype")
+    _require(input.is_floating_point(), f"not implemented for {input.dtype}")
 
 
 @operator(

@@ -112,10 +112,10 @@ def _ps_roi_align(
 ) -> tuple[Tensor, Tensor]:
     size = (pooled_height, pooled_width)
     out = _Align.apply(input, _Plan("ps_roi_align", input, rois, size, spatial_scale, sampling_ratio, False, True))
-    return out, _channels_read(out)
+    return out, _input_channels(out)
 
 
-def _channels_read(out: Tensor) -> Tensor:
+def _input_channels(out: Tensor) -> Tensor:
     """Return the input channel that each element of a position-sensitive pooling read."""
     count = math.prod(out.shape[1:])
     return flambeau.arange(count, dtype=flambeau.int32).reshape(out.shape[1:]).expand(out.shape).contiguous()

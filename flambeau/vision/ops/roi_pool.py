@@ -14,7 +14,7 @@ from flambeau.kernels.library import regions as kernels
 
 from ._operators import operator
 from ._regions import Rows, limits, pair, rounded, rows_of
-from .roi_align import _channels_read
+from .roi_align import _input_channels
 
 
 def _bins(start: np.ndarray, length: np.ndarray, count: int, size: int, whole: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -56,7 +56,7 @@ class _Plan:
         return self.rows.count, self.channels, self.h, self.w, self.ph, self.pw
 
 
-class _Largest(Function):
+class _MaxOfBins(Function):
     @staticmethod
     def forward(ctx: Any, input: Tensor, plan: _Plan) -> Tensor:
         out = flambeau.empty(plan.shape, dtype=input.dtype)
@@ -102,7 +102,7 @@ _SCHEMA = (
 @operator(f"roi_pool{_SCHEMA}")
 def _roi_pool(input: Tensor, rois: Tensor, spatial_scale: float, pooled_height: int, pooled_width: int) -> tuple:
     plan = _Plan("roi_pool", input, rois, (pooled_height, pooled_width), spatial_scale, False)
-    out = _Largest.apply(input, plan)
+    out = _MaxOfBins.apply(input, plan)
     return out, plan.places
 
 
@@ -111,7 +111,7 @@ def _ps_roi_pool(input: Tensor, rois: Tensor, spatial_scale: float, pooled_heigh
     out = _AverageByPosition.apply(
         input, _Plan("ps_roi_pool", input, rois, (pooled_height, pooled_width), spatial_scale, True)
     )
-    return out, _channels_read(out)
+    return out, _input_channels(out)
 
 
 def roi_pool(

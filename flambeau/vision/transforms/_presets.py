@@ -111,8 +111,8 @@ class OpticalFlow(nn.Module):
     """Transform that converts two images to values between -1 and 1."""
 
     def forward(self, img1: Any, img2: Any) -> tuple[Tensor, Tensor]:
-        return self._converted(img1), self._converted(img2)
+        return self._to_float_image(img1), self._to_float_image(img2)
 
-    def _converted(self, img: Any) -> Tensor:
+    def _to_float_image(self, img: Any) -> Tensor:
         img = F.convert_image_dtype(img if isinstance(img, Tensor) else F.pil_to_tensor(img))
         return F.normalize(img, mean=[0.5, 0.5, 0.5], std=[0.5, 0.5, 0.5]).contiguous()

@@ -20,7 +20,7 @@ def _randint(high: int, low: int = 0) -> int:
     return int(flambeau.randint(low, high, (1,)).item())
 
 
-class _Automatic(nn.Module):
+class _AutomaticAugment(nn.Module):
     """Base of automatic augmentations: chooses an operation of a space, and its magnitude."""
 
     space: tables.Space
@@ -44,24 +44,24 @@ class _Automatic(nn.Module):
         found = values(bins, height, width)
         return None if found is None else found.tolist(), signed
 
-    def _pick(self) -> str:
+    def _pick_policy(self) -> str:
         return list(self.space)[_randint(len(self.space))]
 
-    def _change(self, img: Any, name: str, magnitude: float, fill: Any) -> Any:
+    def _apply_operation(self, img: Any, name: str, magnitude: float, fill: Any) -> Any:
         return tables.apply(F, img, name, magnitude, self.interpolation, fill)
 
-    def _change_somehow(self, img: Any, fill: Any, bins: int, level: Callable[[int], int]) -> Any:
+    def _apply_random(self, img: Any, fill: Any, bins: int, level: Callable[[int], int]) -> Any:
         """Apply a random operation; `level(count)` chooses the index of its magnitude."""
-        name = self._pick()
+        name = self._pick_policy()
         values, signed = self._magnitudes(img, name, bins)
         magnitude = 0.0 if values is None else float(values[level(len(values))])
-        return self._change(img, name, -magnitude if signed and _randint(2) else magnitude, fill)
+        return self._apply_operation(img, name, -magnitude if signed and _randint(2) else magnitude, fill)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)}' for name in self.shown)})"
 
 
-class AutoAugment(_Automatic):
+class AutoAugment(_AutomaticAugment):
     """Apply one of the learned pairs of operations."""
 
     space = tables.IN_BYTES.auto_augment
@@ -86,11 +86,11 @@ class AutoAugment(_Automatic):
                 magnitude = 0.0 if values is None or bin is None else float(values[bin])
                 if signed and signs[i] == 0:
                     magnitude = -magnitude
-                img = self._change(img, name, magnitude, fill)
+                img = self._apply_operation(img, name, magnitude, fill)
         return img
 
 
-class RandAugment(_Automatic):
+class RandAugment(_AutomaticAugment):
     """Apply `num_ops` random operations of one strength."""
 
     space = tables.IN_BYTES.rand_augment
@@ -105,11 +105,11 @@ class RandAugment(_Automatic):
     def forward(self, img: Any) -> Any:
         fill = self._fill_for(img)
         for _ in range(self.num_ops):
-            img = self._change_somehow(img, fill, self.num_magnitude_bins, lambda _: self.magnitude)
+            img = self._apply_random(img, fill, self.num_magnitude_bins, lambda _: self.magnitude)
         return img
 
 
-class TrivialAugmentWide(_Automatic):
+class TrivialAugmentWide(_AutomaticAugment):
     """Apply a random operation of random strength."""
 
     space = tables.IN_BYTES.trivial_augment
@@ -120,10 +120,10 @@ class TrivialAugmentWide(_Automatic):
         self.num_magnitude_bins = num_magnitude_bins
 
     def forward(self, img: Any) -> Any:
-        return self._change_somehow(img, self._fill_for(img), self.num_magnitude_bins, _randint)
+        return self._apply_random(img, self._fill_for(img), self.num_magnitude_bins, _randint)
 
 
-class AugMix(_Automatic):
+class AugMix(_AutomaticAugment):
     """Blend the image at random with chains of random operations on it."""
 
     shown = ("severity", "mixture_width", "chain_depth", "alpha", "all_ops", "interpolation", "fill")
@@ -138,7 +138,7 @@ class AugMix(_Automatic):
         fill = self._fill_for(img)
         batch = img.view([1] * max(4 - img.ndim, 0) + list(img.shape))
         mix = mixed_with_chains(
-            batch, self, lambda part: self._change_somehow(part, fill, 10, lambda _: _randint(self.severity))
+            batch, self, lambda part: self._apply_random(part, fill, 10, lambda _: _randint(self.severity))
         )
         mixed = mix.view(img.shape).to(dtype=img.dtype)
         return mixed if isinstance(orig_img, Tensor) else F.to_pil_image(mixed)

@@ -48,7 +48,7 @@ def _is_tensor(image: Any) -> bool:
     return False
 
 
-def _by_kind(image: Any, on_tensor: Callable, on_pil: Callable, *args: Any, channels: tuple[int, ...] = ()) -> Any:
+def _call_kernel(image: Any, on_tensor: Callable, on_pil: Callable, *args: Any, channels: tuple[int, ...] = ()) -> Any:
     if _is_tensor(image):
         if channels:
             color.check_channels(image, channels)
@@ -166,7 +166,7 @@ def pad(img: Any, padding: Any, fill: Any = 0, padding_mode: str = "constant") -
 
 def crop(img: Any, top: int, left: int, height: int, width: int) -> Any:
     """Crop the window of this size at (top, left); zero beyond the image."""
-    return _by_kind(img, geometry.crop, pil.crop, top, left, height, width)
+    return _call_kernel(img, geometry.crop, pil.crop, top, left, height, width)
 
 
 def center_crop(img: Any, output_size: Any) -> Any:
@@ -197,12 +197,12 @@ def resized_crop(
 
 def hflip(img: Any) -> Any:
     """Flip an image horizontally."""
-    return _by_kind(img, geometry.hflip, pil.hflip)
+    return _call_kernel(img, geometry.hflip, pil.hflip)
 
 
 def vflip(img: Any) -> Any:
     """Flip an image vertically."""
-    return _by_kind(img, geometry.vflip, pil.vflip)
+    return _call_kernel(img, geometry.vflip, pil.vflip)
 
 
 def five_crop(img: Any, size: Any) -> tuple:
@@ -324,37 +324,37 @@ def elastic_transform(
 def adjust_brightness(img: Any, brightness_factor: float) -> Any:
     """Change the brightness: factor 0 gives black, 1 the image itself, 2 doubles it."""
     check_not_negative("brightness_factor", brightness_factor)
-    return _by_kind(img, color.adjust_brightness, pil.adjust_brightness, brightness_factor, channels=(1, 3))
+    return _call_kernel(img, color.adjust_brightness, pil.adjust_brightness, brightness_factor, channels=(1, 3))
 
 
 def adjust_contrast(img: Any, contrast_factor: float) -> Any:
     """Change the contrast: factor 0 gives the mean grey, 1 the image itself."""
     check_not_negative("contrast_factor", contrast_factor)
-    return _by_kind(img, color.adjust_contrast, pil.adjust_contrast, contrast_factor, channels=(1, 3))
+    return _call_kernel(img, color.adjust_contrast, pil.adjust_contrast, contrast_factor, channels=(1, 3))
 
 
 def adjust_saturation(img: Any, saturation_factor: float) -> Any:
     """Change the saturation: factor 0 gives grey, 1 the image itself."""
     check_not_negative("saturation_factor", saturation_factor)
-    return _by_kind(img, color.adjust_saturation, pil.adjust_saturation, saturation_factor, channels=(1, 3))
+    return _call_kernel(img, color.adjust_saturation, pil.adjust_saturation, saturation_factor, channels=(1, 3))
 
 
 def adjust_hue(img: Any, hue_factor: float) -> Any:
     """Rotate the hue by `hue_factor` turns, from -0.5 to 0.5."""
     check_hue(hue_factor)
-    return _by_kind(img, color.adjust_hue, pil.adjust_hue, hue_factor, channels=(1, 3))
+    return _call_kernel(img, color.adjust_hue, pil.adjust_hue, hue_factor, channels=(1, 3))
 
 
 def adjust_gamma(img: Any, gamma: float, gain: float = 1) -> Any:
     """Correct gamma: white * gain * (value / white) ** gamma."""
     check_gamma(gamma)
-    return _by_kind(img, color.adjust_gamma, pil.adjust_gamma, gamma, gain, channels=(1, 3))
+    return _call_kernel(img, color.adjust_gamma, pil.adjust_gamma, gamma, gain, channels=(1, 3))
 
 
 def adjust_sharpness(img: Any, sharpness_factor: float) -> Any:
     """Change the sharpness: factor 0 blurs, 1 gives the image itself, 2 sharpens."""
     check_not_negative("sharpness_factor", sharpness_factor)
-    return _by_kind(img, filters.adjust_sharpness, pil.adjust_sharpness, sharpness_factor, channels=(1, 3))
+    return _call_kernel(img, filters.adjust_sharpness, pil.adjust_sharpness, sharpness_factor, channels=(1, 3))
 
 
 def to_grayscale(img: Any, num_output_channels: int = 1) -> Any:
@@ -378,7 +378,7 @@ def rgb_to_grayscale(img: Any, num_output_channels: int = 1) -> Any:
 
 def invert(img: Any) -> Any:
     """Invert the colours of an image."""
-    return _by_kind(
+    return _call_kernel(
         img, color.invert, pil.invert, channels=() if not isinstance(img, Tensor) or img.ndim < 3 else (1, 3)
     )
 
@@ -389,26 +389,26 @@ def posterize(img: Any, bits: int) -> Any:
         raise ValueError(f"The number if bits should be between 0 and 8. Got {bits}")
     if isinstance(img, Tensor) and img.dtype != flambeau.uint8:
         raise TypeError(f"Only torch.uint8 image tensors are supported, but found {img.dtype}")
-    return _by_kind(img, color.posterize, pil.posterize, bits, channels=(1, 3))
+    return _call_kernel(img, color.posterize, pil.posterize, bits, channels=(1, 3))
 
 
 def solarize(img: Any, threshold: float) -> Any:
     """Invert values that are at least the threshold."""
     if isinstance(img, Tensor) and threshold > conversion.max_value(img.dtype):
         raise TypeError("Threshold should be less than bound of img.")
-    return _by_kind(img, color.solarize, pil.solarize, threshold, channels=(1, 3))
+    return _call_kernel(img, color.solarize, pil.solarize, threshold, channels=(1, 3))
 
 
 def autocontrast(img: Any) -> Any:
     """Stretch every channel to the whole range."""
-    return _by_kind(img, color.autocontrast, pil.autocontrast, channels=(1, 3))
+    return _call_kernel(img, color.autocontrast, pil.autocontrast, channels=(1, 3))
 
 
 def equalize(img: Any) -> Any:
     """Equalize the histogram of every channel."""
     if isinstance(img, Tensor) and img.dtype != flambeau.uint8:
         raise TypeError(f"Only torch.uint8 image tensors are supported, but found {img.dtype}")
-    return _by_kind(img, color.equalize, pil.equalize, channels=(1, 3))
+    return _call_kernel(img, color.equalize, pil.equalize, channels=(1, 3))
 
 
 def gaussian_blur(img: Any, kernel_size: Any, sigma: Any = None) -> Any:

@@ -196,7 +196,7 @@ def blur_sigma(sigma: Any) -> Any:
     raise ValueError("sigma should be a single number or a list/tuple with length 2.")
 
 
-class _WithChance(nn.Module):
+class _RandomTransform(nn.Module):
     """Apply `change(img, self.option)`, the function of an image that a subclass names, with probability p."""
 
     change: Callable
@@ -216,13 +216,13 @@ class _WithChance(nn.Module):
         return f"{type(self).__name__}({own}p={self.p})"
 
 
-class RandomInvert(_WithChance):
+class RandomInvert(_RandomTransform):
     """Invert the colours of an image with probability p."""
 
     change = F.invert
 
 
-class RandomPosterize(_WithChance):
+class RandomPosterize(_RandomTransform):
     """Reduce the bits per value with probability p."""
 
     change, option = F.posterize, "bits"
@@ -232,7 +232,7 @@ class RandomPosterize(_WithChance):
         self.bits = bits
 
 
-class RandomSolarize(_WithChance):
+class RandomSolarize(_RandomTransform):
     """Invert values above the threshold, with probability p."""
 
     change, option = F.solarize, "threshold"
@@ -242,7 +242,7 @@ class RandomSolarize(_WithChance):
         self.threshold = threshold
 
 
-class RandomAdjustSharpness(_WithChance):
+class RandomAdjustSharpness(_RandomTransform):
     """Sharpen (factor above 1) or soften an image with probability p."""
 
     change, option = F.adjust_sharpness, "sharpness_factor"
@@ -252,13 +252,13 @@ class RandomAdjustSharpness(_WithChance):
         self.sharpness_factor = sharpness_factor
 
 
-class RandomAutocontrast(_WithChance):
+class RandomAutocontrast(_RandomTransform):
     """Stretch the contrast to the whole range with probability p."""
 
     change = F.autocontrast
 
 
-class RandomEqualize(_WithChance):
+class RandomEqualize(_RandomTransform):
     """Equalize the histogram with probability p."""
 
     change = F.equalize

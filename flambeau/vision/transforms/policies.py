@@ -45,26 +45,26 @@ def _step(text: str) -> Step:
 Space = dict[str, tuple[Callable[[int, int, int], "Tensor | None"], bool]]
 
 
-def _up_to(limit: float) -> Callable:
+def _linear_to(limit: float) -> Callable:
     return lambda bins, height, width: flambeau.linspace(0.0, limit, bins)
 
 
-def _none(bins: int, height: int, width: int) -> None:
+def _no_magnitudes(bins: int, height: int, width: int) -> None:
     return None
 
 
-def _movements(shear: float, across: Callable, down: Callable, rotate: float) -> Space:
+def _geometric(shear: float, across: Callable, down: Callable, rotate: float) -> Space:
     return {
-        "ShearX": (_up_to(shear), True),
-        "ShearY": (_up_to(shear), True),
+        "ShearX": (_linear_to(shear), True),
+        "ShearY": (_linear_to(shear), True),
         "TranslateX": (across, True),
         "TranslateY": (down, True),
-        "Rotate": (_up_to(rotate), True),
+        "Rotate": (_linear_to(rotate), True),
     }
 
 
 def _colors(limit: float) -> Space:
-    return {name: (_up_to(limit), True) for name in ("Brightness", "Color", "Contrast", "Sharpness")}
+    return {name: (_linear_to(limit), True) for name in ("Brightness", "Color", "Contrast", "Sharpness")}
 
 
 def _tones(bits: int, steps: float, white: float) -> Space:
@@ -74,12 +74,12 @@ def _tones(bits: int, steps: float, white: float) -> Space:
             False,
         ),
         "Solarize": (lambda bins, height, width: flambeau.linspace(white, 0.0, bins), False),
-        "AutoContrast": (_none, False),
-        "Equalize": (_none, False),
+        "AutoContrast": (_no_magnitudes, False),
+        "Equalize": (_no_magnitudes, False),
     }
 
 
-def _part_of(fraction: float) -> tuple[Callable, Callable]:
+def _translations(fraction: float) -> tuple[Callable, Callable]:
     """Return translations up to a fraction of the width, and of the height."""
     return (
         lambda bins, height, width: flambeau.linspace(0.0, fraction * width, bins),
@@ -91,13 +91,13 @@ class Spaces:
     """The operations of each method; thresholds of Solarize count up to `white`."""
 
     def __init__(self, white: float) -> None:
-        still: Space = {"Identity": (_none, False)}
-        learned = {**_movements(0.3, *_part_of(150.0 / 331.0), 30.0), **_colors(0.9), **_tones(8, 4, white)}
-        wide = {**_movements(0.99, _up_to(32.0), _up_to(32.0), 135.0), **_colors(0.99), **_tones(8, 6, white)}
-        self.auto_augment: Space = {**learned, "Invert": (_none, False)}
+        still: Space = {"Identity": (_no_magnitudes, False)}
+        learned = {**_geometric(0.3, *_translations(150.0 / 331.0), 30.0), **_colors(0.9), **_tones(8, 4, white)}
+        wide = {**_geometric(0.99, _linear_to(32.0), _linear_to(32.0), 135.0), **_colors(0.99), **_tones(8, 6, white)}
+        self.auto_augment: Space = {**learned, "Invert": (_no_magnitudes, False)}
         self.rand_augment: Space = {**still, **learned}
         self.trivial_augment: Space = {**still, **wide}
-        self.aug_mix_partial: Space = {**_movements(0.3, *_part_of(1.0 / 3.0), 30.0), **_tones(4, 4, white)}
+        self.aug_mix_partial: Space = {**_geometric(0.3, *_translations(1.0 / 3.0), 30.0), **_tones(4, 4, white)}
         self.aug_mix: Space = {**self.aug_mix_partial, **_colors(0.9)}
 
 

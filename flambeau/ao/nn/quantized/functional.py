@@ -23,8 +23,8 @@ def _need_quantized(input: Tensor, name: str) -> None:
         raise ValueError(f"Input to 'quantized.{name}' must be quantized!")
 
 
-def _of_floats(name: str) -> Any:
-    """The function of nn.functional, for quantized tensors only."""
+def _quantized(name: str) -> Any:
+    """Return a function of nn.functional that accepts quantized tensors only."""
     function = getattr(F, name)
 
     def run(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -36,9 +36,9 @@ def _of_floats(name: str) -> Any:
     return run
 
 
-avg_pool2d, avg_pool3d = _of_floats("avg_pool2d"), _of_floats("avg_pool3d")
-adaptive_avg_pool2d, adaptive_avg_pool3d = _of_floats("adaptive_avg_pool2d"), _of_floats("adaptive_avg_pool3d")
-hardsigmoid = _of_floats("hardsigmoid")
+avg_pool2d, avg_pool3d = _quantized("avg_pool2d"), _quantized("avg_pool3d")
+adaptive_avg_pool2d, adaptive_avg_pool3d = _quantized("adaptive_avg_pool2d"), _quantized("adaptive_avg_pool3d")
+hardsigmoid = _quantized("hardsigmoid")
 
 
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
@@ -111,7 +111,7 @@ def interpolate(
     return F.interpolate(input, size, scale_factor, mode, align_corners)
 
 
-def _former(name: str, instead: str) -> None:
+def _deprecated(name: str, instead: str) -> None:
     warnings.warn(
         f"nn.quantized.functional.{name} is deprecated. Use nn.quantized.functional.interpolate instead.", stacklevel=3
     )
@@ -121,19 +121,19 @@ def upsample(
     input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: Any = None
 ) -> Tensor:
     """Deprecated name of `interpolate`."""
-    _former("upsample", "interpolate")
+    _deprecated("upsample", "interpolate")
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
 def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
     """Deprecated: resize bilinearly with aligned corners; use `interpolate`."""
-    _former("upsample_bilinear", "interpolate")
+    _deprecated("upsample_bilinear", "interpolate")
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
 
 
 def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
     """Deprecated: resize by the nearest neighbour; use `interpolate`."""
-    _former("upsample_nearest", "interpolate")
+    _deprecated("upsample_nearest", "interpolate")
     return interpolate(input, size, scale_factor, mode="nearest")
 
 

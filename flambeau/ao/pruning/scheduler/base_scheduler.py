@@ -13,7 +13,7 @@ from ..sparsifier.base_sparsifier import BaseSparsifier
 __all__ = ["BaseScheduler"]
 
 
-def _counting(method: Any) -> Callable:
+def _count_calls(method: Any) -> Callable:
     """Wrap a sparsifier's `step` to count its calls, without keeping the sparsifier alive."""
     if getattr(method, "_with_counter", False):
         return method
@@ -41,7 +41,7 @@ class BaseScheduler:
         self.base_sl = [group["sparsity_level"] for group in sparsifier.groups]
         self.last_epoch = last_epoch
         own: Any = sparsifier
-        own.step, own._step_count = _counting(sparsifier.step), 0
+        own.step, own._step_count = _count_calls(sparsifier.step), 0
         self._step_count = 0
         self.verbose = verbose
         self._get_sl_called_within_step = False

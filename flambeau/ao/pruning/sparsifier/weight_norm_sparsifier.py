@@ -66,13 +66,13 @@ class WeightNormSparsifier(BaseSparsifier):
             mask.data = zeros_like(mask)
         else:
             norms = self.norm_fn(getattr(module, tensor_name))
-            new = _kept_blocks(norms, sparsity_level, sparse_block_shape)
+            new = _block_mask(norms, sparsity_level, sparse_block_shape)
             if zeros_per_block != size:
                 new = logical_or(new, _kept_in_blocks(norms, zeros_per_block, sparse_block_shape))
             mask.data = new
 
 
-def _kept_blocks(norms: Tensor, level: float, shape: tuple[int, int]) -> Tensor:
+def _block_mask(norms: Tensor, level: float, shape: tuple[int, int]) -> Tensor:
     """Return a mask that is zero in the blocks with the smallest mean, one elsewhere."""
     if level >= 1:
         return zeros_like(norms)

@@ -33,7 +33,7 @@ class DTypeWithConstraints:
     zero_point_exact_match: int | None = None
 
 
-def _constrained(given: Any) -> DTypeWithConstraints:
+def _as_constraints(given: Any) -> DTypeWithConstraints:
     return given if isinstance(given, DTypeWithConstraints) else DTypeWithConstraints(dtype=given)
 
 
@@ -55,9 +55,9 @@ class DTypeConfig:
         bias_dtype: _dtype | None = None,
         is_dynamic: bool | None = None,
     ):
-        self.input_dtype_with_constraints = _constrained(input_dtype)
-        self.output_dtype_with_constraints = _constrained(output_dtype)
-        self.weight_dtype_with_constraints = _constrained(weight_dtype)
+        self.input_dtype_with_constraints = _as_constraints(input_dtype)
+        self.output_dtype_with_constraints = _as_constraints(output_dtype)
+        self.weight_dtype_with_constraints = _as_constraints(weight_dtype)
         self.bias_dtype = bias_dtype
         self.is_dynamic = is_dynamic
 

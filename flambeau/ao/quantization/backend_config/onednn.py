@@ -65,7 +65,7 @@ def _sum_config(add: Any, with_norm: bool, with_relu: bool, left: bool) -> Backe
     return config._set_root_node_getter(root)._set_extra_inputs_getter(extra)
 
 
-def _sums() -> list[BackendPatternConfig]:
+def _sum_configs() -> list[BackendPatternConfig]:
     found = []
     for with_relu, module in ((False, nni.ConvAdd2d), (True, nni.ConvAddReLU2d)):
         for left in (True, False):
@@ -75,7 +75,7 @@ def _sums() -> list[BackendPatternConfig]:
     return found
 
 
-def _with_activation(module: Any, function: Callable, fused: Any) -> list[BackendPatternConfig]:
+def _activation_config(module: Any, function: Callable, fused: Any) -> list[BackendPatternConfig]:
     fuser = _sequential_wrapper2(fused)
     return [
         common._fused((nn.Linear, module), _LINEAR, fuser, fused),
@@ -98,15 +98,15 @@ def get_onednn_backend_config() -> BackendConfig:
     """Return the patterns and dtypes that the oneDNN engine can compute, as a BackendConfig."""
     groups: list[Any] = [
         common._get_conv_configs(_CONV),
-        _sums(),
+        _sum_configs(),
         common._get_linear_configs(_LINEAR),
-        _with_activation(nn.LeakyReLU, F.leaky_relu, nni.LinearLeakyReLU),
+        _activation_config(nn.LeakyReLU, F.leaky_relu, nni.LinearLeakyReLU),
         [
             common._fused(
                 (nn.Linear, nn.BatchNorm1d, nn.LeakyReLU), _LINEAR, _fuse_linear_bn_leaky_relu, nni.LinearLeakyReLU
             )
         ],
-        _with_activation(nn.Tanh, torch.tanh, nni.LinearTanh),
+        _activation_config(nn.Tanh, torch.tanh, nni.LinearTanh),
         common._get_binary_op_configs(_PLAIN),
         [common._get_cat_config(_PLAIN)],
         common._get_default_op_configs(_PLAIN),

@@ -15,38 +15,38 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _told(backend_config: BackendConfig, name: str) -> dict[Any, Any]:
+def _settings_by_pattern(backend_config: BackendConfig, name: str) -> dict[Any, Any]:
     """Return a setting of all patterns that have it, by pattern."""
     patterns = backend_config._pattern_complex_format_to_config
     return {p: getattr(config, name) for p, config in patterns.items() if getattr(config, name) is not None}
 
 
 def get_pattern_to_dtype_configs(backend_config: BackendConfig) -> dict[Any, list[DTypeConfig]]:
-    return _told(backend_config, "dtype_configs")
+    return _settings_by_pattern(backend_config, "dtype_configs")
 
 
 def get_pattern_to_input_type_to_index(backend_config: BackendConfig) -> dict[Any, dict[str, int]]:
-    return _told(backend_config, "_input_type_to_index")
+    return _settings_by_pattern(backend_config, "_input_type_to_index")
 
 
 def get_module_to_qat_module(backend_config: BackendConfig) -> dict[Any, Any]:
-    return _told(backend_config, "qat_module")
+    return _settings_by_pattern(backend_config, "qat_module")
 
 
 def get_fusion_pattern_to_root_node_getter(backend_config: BackendConfig) -> dict[Any, Callable]:
-    return _told(backend_config, "_root_node_getter")
+    return _settings_by_pattern(backend_config, "_root_node_getter")
 
 
 def get_fusion_pattern_to_extra_inputs_getter(backend_config: BackendConfig) -> dict[Any, Callable]:
-    return _told(backend_config, "_extra_inputs_getter")
+    return _settings_by_pattern(backend_config, "_extra_inputs_getter")
 
 
 def get_qat_module_classes(backend_config: BackendConfig) -> tuple[type, ...]:
-    return tuple(set(_told(backend_config, "qat_module").values()))
+    return tuple(set(_settings_by_pattern(backend_config, "qat_module").values()))
 
 
 def get_fused_module_classes(backend_config: BackendConfig) -> tuple[type, ...]:
-    return tuple(set(_told(backend_config, "fused_module").values()))
+    return tuple(set(_settings_by_pattern(backend_config, "fused_module").values()))
 
 
 def get_root_module_to_quantized_reference_module(backend_config: BackendConfig) -> dict[Any, Any]:

@@ -40,7 +40,7 @@ def _check_float(input: Tensor) -> Tensor:
     return input
 
 
-def _number(given: Any, name: str = "") -> Any:
+def _as_number(given: Any, name: str = "") -> Any:
     """Return a number, which may be given as a tensor of one element."""
     if not isinstance(given, Tensor):
         return given
@@ -54,8 +54,8 @@ def quantize_per_tensor(
     input: Tensor, scale: Any, zero_point: Any, quant_min: Any, quant_max: Any, dtype: Any
 ) -> Tensor:
     """Quantize: round(input / scale) + zero_point, clamped to quant_min and quant_max."""
-    zero_point, scale = _number(zero_point, "zero_point"), _number(scale, "scale")
-    quant_min, quant_max = _number(quant_min), _number(quant_max)
+    zero_point, scale = _as_number(zero_point, "zero_point"), _as_number(scale, "scale")
+    quant_min, quant_max = _as_number(quant_min), _as_number(quant_max)
     input = _check_float(input)
     _check_limits(quant_min, quant_max, dtype)
     return torch.clamp(torch.round(input * (1.0 / scale)) + zero_point, quant_min, quant_max).to(dtype)
@@ -66,7 +66,7 @@ def dequantize_per_tensor(
     input: Tensor, scale: Any, zero_point: Any, quant_min: Any, quant_max: Any, dtype: Any, *, out_dtype: Any = None
 ) -> Tensor:
     """Return (input - zero_point) * scale, in float32 or `out_dtype`."""
-    zero_point, scale = _number(zero_point, "zero_point"), _number(scale, "scale")
+    zero_point, scale = _as_number(zero_point, "zero_point"), _as_number(scale, "scale")
     if input.dtype != dtype:
         raise AssertionError(f"Expecting input to have dtype: {dtype}, but got {input.dtype}")
     if dtype not in _LIMITS:
@@ -74,7 +74,7 @@ def dequantize_per_tensor(
     return (input.to(torch.float32 if out_dtype is None else out_dtype) - zero_point) * scale
 
 
-def _chosen(input: Tensor, quant_min: int, quant_max: int, eps: float, dtype: Any, qscheme: Any) -> Any:
+def _choose_qparams(input: Tensor, quant_min: int, quant_max: int, eps: float, dtype: Any, qscheme: Any) -> Any:
     if input.dtype not in (torch.float32, torch.float16, torch.bfloat16):
         raise AssertionError(f"Expecting input to have dtype torch.float32/16/b16, but got dtype: {input.dtype}")
     if dtype not in _LIMITS:
@@ -87,16 +87,16 @@ def _chosen(input: Tensor, quant_min: int, quant_max: int, eps: float, dtype: An
 @_operator()
 def choose_qparams(input: Tensor, quant_min: int, quant_max: int, eps: float, dtype: Any) -> Any:
     """Return the scale (float64) and zero point (int64) that cover the values of a tensor."""
-    return _chosen(input, quant_min, quant_max, eps, dtype, torch.per_tensor_affine)
+    return _choose_qparams(input, quant_min, quant_max, eps, dtype, torch.per_tensor_affine)
 
 
 @_operator()
 def choose_qparams_symmetric(input: Tensor, quant_min: int, quant_max: int, eps: float, dtype: Any) -> Any:
     """Return scale and zero point for a tensor's values, with a quantized range symmetric around zero."""
-    return _chosen(input, quant_min, quant_max, eps, dtype, torch.per_tensor_symmetric)
+    return _choose_qparams(input, quant_min, quant_max, eps, dtype, torch.per_tensor_symmetric)
 
 
-def _along(values: Tensor, axis: int, dims: int) -> Tensor:
+def _view_along(values: Tensor, axis: int, dims: int) -> Tensor:
     """Return a view of one value for each channel, to be broadcast over the others."""
     if axis >= dims:
         raise AssertionError(f"Expecting axis to be < {dims}")
@@ -111,7 +111,7 @@ def quantize_per_channel(
 ) -> Tensor:
     """`quantize_per_tensor` with a scale and a zero point for each channel along `axis`."""
     input = _check_float(input)
-    scales, zero_points = _along(scales, axis, input.dim()), _along(zero_points, axis, input.dim())
+    scales, zero_points = _view_along(scales, axis, input.dim()), _view_along(zero_points, axis, input.dim())
     _check_limits(quant_min, quant_max, dtype)
     return torch.clamp(torch.round(input * (1.0 / scales)) + zero_points, quant_min, quant_max).to(dtype)
 
@@ -123,9 +123,9 @@ def dequantize_per_channel(
     """`dequantize_per_tensor` with a scale and a zero point (or none) for each channel along `axis`."""
     if input.dtype != dtype:
         raise AssertionError(f"Expecting input to have dtype: {dtype}, but got dtype: {input.dtype}")
-    scales = _along(scales, axis, input.dim())
+    scales = _view_along(scales, axis, input.dim())
     _check_limits(quant_min, quant_max, dtype)
-    codes = input if zero_points is None else input - _along(zero_points, axis, input.dim())
+    codes = input if zero_points is None else input - _view_along(zero_points, axis, input.dim())
     return (codes * scales).to(torch.float32 if out_dtype is None else out_dtype)
 
 

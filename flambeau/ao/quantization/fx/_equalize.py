@@ -187,7 +187,7 @@ def is_equalization_observer(observer: Any) -> bool:
     return isinstance(observer, (_InputEqualizationObserver, _WeightEqualizationObserver))
 
 
-class _Equalizing:
+class _Equalization:
     """Equalization of a prepared model: find the scales, then apply them to the graph and its weights."""
 
     def __init__(self, model: GraphModule, modules: dict[str, Any]):
@@ -325,7 +325,7 @@ def _scaled(weight: Tensor, bias: Tensor | None, scale: Tensor, following: Tenso
 
 def equalize(model: GraphModule, modules: dict[str, Any]) -> None:
     """Find the equalization scales of a calibrated model, and apply them."""
-    work = _Equalizing(model, modules)
+    work = _Equalization(model, modules)
     work.apply(work.find_scales())
 
 

@@ -82,7 +82,7 @@ _SKIPPED_ARGUMENTS = {  # of functions, that their quantized forms do not have
 }
 
 
-class _Kinds:
+class _Operations:
     """Functions, methods and modules that are lowered in the same way."""
 
     def __init__(self, functions: tuple = (), methods: tuple = (), modules: tuple = ()):
@@ -95,13 +95,13 @@ class _Kinds:
             return node.target in self.methods
         return node.op == "call_module" and type(modules[str(node.target)]) in self.modules
 
-    def __or__(self, other: _Kinds) -> _Kinds:
+    def __or__(self, other: _Operations) -> _Operations:
         both = zip((self.functions, self.methods, self.modules), (other.functions, other.methods, other.modules))
-        return _Kinds(*(tuple(a | b) for a, b in both))
+        return _Operations(*(tuple(a | b) for a, b in both))
 
 
-_FIXED_RANGE = _Kinds(fixed_ranges.FUNCTIONS, fixed_ranges.METHODS, fixed_ranges.LAYERS)
-_WITH_OUTPUT_SCALE = _Kinds(
+_FIXED_RANGE = _Operations(fixed_ranges.FUNCTIONS, fixed_ranges.METHODS, fixed_ranges.LAYERS)
+_WITH_OUTPUT_SCALE = _Operations(
     (F.elu, F.hardswish, F.instance_norm, F.layer_norm, F.leaky_relu, F.dropout),
     (),
     (
@@ -110,7 +110,7 @@ _WITH_OUTPUT_SCALE = _Kinds(
         nni.BNReLU3d,
     ),
 )  # fmt: skip
-_SAME_SCALE = _Kinds(
+_SAME_SCALE = _Operations(
     (
         torch.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d, F.hardtanh, F.hardtanh_, F.interpolate,
         F.max_pool1d, F.max_pool2d, F.max_pool3d, F.relu, F.relu6, torch.avg_pool1d, F.avg_pool2d, F.avg_pool3d, torch.clamp,

@@ -106,7 +106,7 @@ def _run_weight_observers(model: GraphModule) -> None:
                     graph_module_from_producer_nodes(model, producers)()
 
 
-class _Converting:
+class _Conversion:
     """Conversion of a prepared model."""
 
     def __init__(
@@ -414,7 +414,7 @@ def convert(
         qconfigs = _converted_qconfigs(model, modules, copy.deepcopy(qconfig_mapping), backend)
     equalize(model, modules)
     _run_weight_observers(model)
-    converting = _Converting(model, modules, qconfigs, backend, is_decomposed)
+    converting = _Conversion(model, modules, qconfigs, backend, is_decomposed)
     converting.walk(is_reference, custom.observed_to_quantized_mapping)
     model.graph.eliminate_dead_code()
     model = GraphModule(model, model.graph)

@@ -32,7 +32,7 @@ class StandaloneModuleConfigEntry:
     backend_config: BackendConfig | None
 
 
-class _Told:
+class _CustomConfig:
     """Base of custom configurations; the repr shows settings that are not empty."""
 
     preserved_attributes: list[str]
@@ -46,7 +46,7 @@ class _Told:
         return self
 
 
-def _as(kind: Any, obj: Any, key: str) -> Any:
+def _check_type(kind: Any, obj: Any, key: str) -> Any:
     if obj is None or isinstance(obj, kind):
         return obj
     if isinstance(obj, dict):
@@ -60,7 +60,7 @@ def _entry_dict(key: Any, entry: StandaloneModuleConfigEntry) -> tuple:
     return (key, *told, entry.backend_config)
 
 
-class PrepareCustomConfig(_Told):
+class PrepareCustomConfig(_CustomConfig):
     """Options of `prepare_fx`: modules traced separately, not traced, or swapped; inputs and results that are quantized."""
 
     def __init__(self) -> None:
@@ -138,10 +138,10 @@ class PrepareCustomConfig(_Told):
         ):
             for which, mapping, example_inputs, config, backend_config in given.get(key, []):
                 kept[which] = StandaloneModuleConfigEntry(
-                    _as(QConfigMapping, mapping, key),
+                    _check_type(QConfigMapping, mapping, key),
                     example_inputs,
-                    _as(PrepareCustomConfig, config, key),
-                    _as(BackendConfig, backend_config, key),
+                    _check_type(PrepareCustomConfig, config, key),
+                    _check_type(BackendConfig, backend_config, key),
                 )
         for name, classes in given.get(FLOAT_TO_OBSERVED_DICT_KEY, {}).items():
             for float_class, observed_class in classes.items():
@@ -172,7 +172,7 @@ _LISTS = {
 }
 
 
-class ConvertCustomConfig(_Told):
+class ConvertCustomConfig(_CustomConfig):
     """Options of `convert_fx`: classes (with `from_observed`) that replace observed modules."""
 
     def __init__(self) -> None:
@@ -201,7 +201,7 @@ class ConvertCustomConfig(_Told):
         return {k: v for k, v in made.items() if v}
 
 
-class FuseCustomConfig(_Told):
+class FuseCustomConfig(_CustomConfig):
     """Options of `fuse_fx`: attributes of the model to preserve."""
 
     def __init__(self) -> None:

@@ -34,7 +34,7 @@ def dtype_and_dynamic(observer: Any) -> tuple[Any, bool]:
     return (None, False) if observer is None else (observer.dtype, getattr(observer, "is_dynamic", False))
 
 
-def _problem(observing: Any, told: DTypeWithConstraints, what: str, qconfig: Any) -> str | None:
+def _observer_problem(observing: Any, told: DTypeWithConstraints, what: str, qconfig: Any) -> str | None:
     """Return why the limits, scale or zero point of an observer violate the backend's constraints, or None."""
     observer = observing if isinstance(observing, ObserverBase) else observing.activation_post_process
     low, high, eps = (getattr(observer, name, None) for name in ("quant_min", "quant_max", "eps"))
@@ -83,7 +83,7 @@ def _qconfig_satisfies_dtype_config_constraints(
     observing = made(qconfig.activation if is_activation else qconfig.weight)
     if observing is None or observing.dtype != dtype_with_constraints.dtype:
         return True
-    problem = _problem(observing, dtype_with_constraints, "activation" if is_activation else "weight", qconfig)
+    problem = _observer_problem(observing, dtype_with_constraints, "activation" if is_activation else "weight", qconfig)
     if problem is not None:
         warnings.warn(problem, stacklevel=2)
     return problem is None

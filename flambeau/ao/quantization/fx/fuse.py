@@ -103,13 +103,13 @@ def fuse(model: GraphModule, is_qat: bool, fuse_custom_config: Any = None, backe
             pattern, matched = matches[node]
             root = root_getters.get(pattern, _first_node)(matched)
             extra = extra_getters[pattern](matched) if pattern in extra_getters else []
-            env[node.name] = _fused(root, matched, extra, modules, fusers, is_qat, graph, load)
+            env[node.name] = _fuse_match(root, matched, extra, modules, fusers, is_qat, graph, load)
         elif node.name not in taken:
             env[node.name] = graph.node_copy(node, load)
     return GraphModule(model, graph)
 
 
-def _fused(
+def _fuse_match(
     root: Node,
     matched: tuple,
     extra: list,

@@ -30,7 +30,7 @@ class ObservedGraphModuleAttrs:
     standalone_module_output_quantized_idxs: list[int] | None = None
 
 
-class _Keeping(GraphModule):
+class _AttributeKeeping(GraphModule):
     """A graph module that preserves some attributes of the module it was made from."""
 
     def __init__(self, root: Any, graph: Graph, preserved_attr_names: set[str]):
@@ -46,11 +46,11 @@ class _Keeping(GraphModule):
         return type(self)(holder, copy.deepcopy(self.graph), copy.deepcopy(self.preserved_attr_names))
 
 
-class FusedGraphModule(_Keeping):
+class FusedGraphModule(_AttributeKeeping):
     """A graph module with fused layers."""
 
 
-class ObservedGraphModule(_Keeping):
+class ObservedGraphModule(_AttributeKeeping):
     """A graph module with observers inserted."""
 
 
@@ -58,7 +58,7 @@ class ObservedStandaloneGraphModule(ObservedGraphModule):
     """A part of a model that was prepared separately."""
 
 
-class QuantizedGraphModule(_Keeping):
+class QuantizedGraphModule(_AttributeKeeping):
     """A graph module of quantized operators."""
 
 

@@ -60,7 +60,7 @@ _INFO = "target_dtype_info"
 _NO_MATCH = (None, None, None, None, None)
 
 
-def _both(constructor: Any) -> dict[str, Any]:
+def _both_observers(constructor: Any) -> dict[str, Any]:
     return {"input_act_obs_or_fq_ctr": constructor, "output_act_obs_or_fq_ctr": constructor}
 
 
@@ -79,7 +79,7 @@ def _needs_observer(
     return (before in _OBSERVED or before == torch.float) and wanted != before
 
 
-class _Preparing:
+class _Preparation:
     """The state of `prepare` for one model: the graph and where observers go."""
 
     def __init__(
@@ -103,14 +103,14 @@ class _Preparing:
     # -- what each node asks for -----------------------------------------------------------------------------------------
     def _wanted(self, node: Node, qconfig: Any, handler: Any) -> dict[str, Any]:
         if all_node_args_have_no_tensors(node, self.modules, self.without_tensors):
-            return _both(None)
+            return _both_observers(None)
         activation, weight, dynamic = get_qconfig_dtypes(qconfig)
         both_half = activation == weight == torch.float16 and not dynamic
         bias = torch.float16 if both_half else torch.float
         config = self.backend._pattern_complex_format_to_config.get(node.target) if node.op == "call_function" else None
         places = config._input_type_to_index if config is not None else {}
         return {
-            **_both(qconfig.activation),
+            **_both_observers(qconfig.activation),
             "weight_obs_or_fq_ctr": qconfig.weight,
             "bias_obs_or_fq_ctr": PlaceholderObserver.with_args(dtype=bias),
             "weight_index": places.get("weight"),
@@ -120,40 +120,40 @@ class _Preparing:
             "_is_standalone_module": handler is not None and handler.is_standalone_module(),
         }
 
-    def _tell(self, matched: Any, qconfig: Any, handler: Any, done: set[Node]) -> None:
+    def _store_dtypes(self, matched: Any, qconfig: Any, handler: Any, done: set[Node]) -> None:
         for node in _nodes_in(matched):
             if node not in done:
                 done.add(node)
                 if qconfig is not None:
                     node.meta[_INFO] = self._wanted(node, qconfig, handler)
 
-    def tell_all(self) -> None:
+    def store_all_dtypes(self) -> None:
         """Store the dtypes that every node requires: floating point, its QConfig's, or none if it has no tensors."""
         for node in self.graph.nodes:
-            node.meta[_INFO] = _both(_default_fp32_placeholder_qconfig.activation)
+            node.meta[_INFO] = _both_observers(_default_fp32_placeholder_qconfig.activation)
         done: set[Node] = set()
         for _, matched, _, handler, qconfig in self.matches.values():
-            self._tell(matched, qconfig, handler, done)
+            self._store_dtypes(matched, qconfig, handler, done)
         byte = _default_quint8_placeholder_qconfig.activation
         inputs = outputs = 0
         for node in self.graph.nodes:
             if node.op == "placeholder":
                 if inputs in self.custom.input_quantized_indexes:
-                    node.meta[_INFO] = _both(byte)
+                    node.meta[_INFO] = _both_observers(byte)
                 inputs += 1
             elif node.op == "output":
                 if outputs in self.custom.output_quantized_indexes:
-                    node.meta[_INFO] = _both(byte)
+                    node.meta[_INFO] = _both_observers(byte)
                 outputs += 1
             elif node.op != "get_attr" and all_node_args_have_no_tensors(node, self.modules, self.without_tensors):
-                node.meta[_INFO] = _both(None)
+                node.meta[_INFO] = _both_observers(None)
         self._tell_of_numbers()
         last: Any = node
         dtype, _ = dtype_and_dynamic(made(last.meta[_INFO]["output_act_obs_or_fq_ctr"]))
         done = set()
         for _, matched, pattern, _, qconfig in self.matches.values():
             if not supported_by_backend(pattern, matched, qconfig, self.backend) and dtype not in _UNOBSERVED:
-                self._tell(matched, _default_fp32_placeholder_qconfig, None, done)
+                self._store_dtypes(matched, _default_fp32_placeholder_qconfig, None, done)
 
     def _tell_of_numbers(self) -> None:
         for node in self.graph.nodes:
@@ -165,7 +165,7 @@ class _Preparing:
                             self._tell_not_observed(one)
 
     def _tell_not_observed(self, node: Node) -> None:
-        node.meta[_INFO].update(_both(None))
+        node.meta[_INFO].update(_both_observers(None))
         handler = self.matches.get(node.name, _NO_MATCH)[3]
         if handler is not None and handler.is_general_tensor_value_op() and isinstance(node.args[0], Node):
             self._tell_not_observed(node.args[0])
@@ -459,9 +459,9 @@ def prepare(
         get_custom_module_class_keys(custom.float_to_observed_mapping),
     )
     matches = {name: (*match, qconfigs[name]) for name, match in found.items()}
-    preparing = _Preparing(model, matches, qconfigs, custom, backend, equalized)
+    preparing = _Preparation(model, matches, qconfigs, custom, backend, equalized)
     preparing.prepare_standalone_modules(is_qat)
-    preparing.tell_all()
+    preparing.store_all_dtypes()
     result = preparing.observe()
     model = GraphModule(model, model.graph)
     attrs = ObservedGraphModuleAttrs(

@@ -34,7 +34,7 @@ class BalancedPositiveNegativeSampler:
         return chosen
 
 
-def _centres(boxes: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _box_centres(boxes: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     w, h = boxes[..., 2] - boxes[..., 0], boxes[..., 3] - boxes[..., 1]
     return boxes[..., 0] + 0.5 * w, boxes[..., 1] + 0.5 * h, w, h
 
@@ -51,7 +51,7 @@ class BoxCoder:
 
     def encode_single(self, reference_boxes: Tensor, proposals: Tensor) -> Tensor:
         wx, wy, ww, wh = self.weights
-        (cx, cy, w, h), (px, py, pw, ph) = _centres(reference_boxes), _centres(proposals)
+        (cx, cy, w, h), (px, py, pw, ph) = _box_centres(reference_boxes), _box_centres(proposals)
         codes = wx * (cx - px) / pw, wy * (cy - py) / ph, ww * flambeau.log(w / pw), wh * flambeau.log(h / ph)
         return flambeau.stack(codes, dim=1)
 
@@ -63,7 +63,7 @@ class BoxCoder:
 
     def decode_single(self, rel_codes: Tensor, boxes: Tensor) -> Tensor:
         boxes = boxes.to(rel_codes.dtype)
-        cx, cy, w, h = (t[:, None] for t in _centres(boxes))
+        cx, cy, w, h = (t[:, None] for t in _box_centres(boxes))
         wx, wy, ww, wh = self.weights
         x, y = rel_codes[:, 0::4] / wx * w + cx, rel_codes[:, 1::4] / wy * h + cy
         half_w = 0.5 * flambeau.exp((rel_codes[:, 2::4] / ww).clamp(max=self.bbox_xform_clip)) * w

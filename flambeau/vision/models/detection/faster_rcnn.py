@@ -211,7 +211,7 @@ def fasterrcnn_resnet50_fpn_v2(start: Start, num_classes: int, **kwargs: Any) ->
     return FasterRCNN(body, num_classes, **v2_parts(body, _default_anchorgen()), **kwargs)
 
 
-def _on_mobilenet(start: Start, num_classes: int, options: dict[str, Any]) -> FasterRCNN:
+def _build_on_mobilenet(start: Start, num_classes: int, options: dict[str, Any]) -> FasterRCNN:
     trainable = start.layers_to_train(6, 3)
     norm = FrozenBatchNorm2d if start.is_trained else nn.BatchNorm2d
     backbone = mobilenet_v3_large(weights=start.weights, progress=start.progress, norm_layer=norm)
@@ -224,10 +224,10 @@ def _on_mobilenet(start: Start, num_classes: int, options: dict[str, Any]) -> Fa
 def fasterrcnn_mobilenet_v3_large_320_fpn(start: Start, num_classes: int, **kwargs: Any) -> FasterRCNN:
     """Faster R-CNN on a MobileNet V3 with a feature pyramid, for images of 320 pixels."""
     sizes = {"min_size": 320, "max_size": 640, "rpn_pre_nms_top_n_test": 150, "rpn_post_nms_top_n_test": 150}
-    return _on_mobilenet(start, num_classes, {**sizes, **kwargs})
+    return _build_on_mobilenet(start, num_classes, {**sizes, **kwargs})
 
 
 @detector(FasterRCNN_MobileNet_V3_Large_FPN_Weights, MobileNet_V3_Large_Weights)
 def fasterrcnn_mobilenet_v3_large_fpn(start: Start, num_classes: int, **kwargs: Any) -> FasterRCNN:
     """Faster R-CNN on a MobileNet V3 with a feature pyramid."""
-    return _on_mobilenet(start, num_classes, kwargs)
+    return _build_on_mobilenet(start, num_classes, kwargs)

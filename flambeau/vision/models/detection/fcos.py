@@ -26,7 +26,7 @@ from .transform import GeneralizedRCNNTransform
 __all__ = ["FCOS", "FCOS_ResNet50_FPN_Weights", "fcos_resnet50_fpn"]
 
 
-def _tower(channels: int, count: int, norm_layer: Layer | None) -> Any:
+def _conv_stack(channels: int, count: int, norm_layer: Layer | None) -> Any:
     norm = norm_layer or partial(nn.GroupNorm, 32)
     layers: list[nn.Module] = []
     for _ in range(count):
@@ -52,7 +52,7 @@ class FCOSClassificationHead(nn.Module):
     ):
         super().__init__()
         self.num_classes, self.num_anchors = num_classes, num_anchors
-        self.conv = _tower(in_channels, num_convs, norm_layer)
+        self.conv = _conv_stack(in_channels, num_convs, norm_layer)
         init_convs(self.conv)
         self.cls_logits = nn.Conv2d(in_channels, num_anchors * num_classes, kernel_size=3, stride=1, padding=1)
         nn.init.normal_(self.cls_logits.weight, std=0.01)
@@ -67,7 +67,7 @@ class FCOSRegressionHead(nn.Module):
 
     def __init__(self, in_channels: int, num_anchors: int, num_convs: int = 4, norm_layer: Layer | None = None):
         super().__init__()
-        self.conv = _tower(in_channels, num_convs, norm_layer)
+        self.conv = _conv_stack(in_channels, num_convs, norm_layer)
         self.bbox_reg = nn.Conv2d(in_channels, num_anchors * 4, kernel_size=3, stride=1, padding=1)
         self.bbox_ctrness = nn.Conv2d(in_channels, num_anchors * 1, kernel_size=3, stride=1, padding=1)
         for layer in (self.bbox_reg, self.bbox_ctrness, self.conv):

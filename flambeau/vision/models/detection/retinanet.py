@@ -39,7 +39,7 @@ def init_convs(module: nn.Module) -> None:
     initialise(module, partial(nn.init.normal_, std=0.01))
 
 
-class _Tower(nn.Module):
+class _ConvStack(nn.Module):
     """Four convolutions, under the name `conv`."""
 
     _version = 2
@@ -62,7 +62,7 @@ class _Tower(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
 
-class RetinaNetClassificationHead(_Tower):
+class RetinaNetClassificationHead(_ConvStack):
     """Compute class logits for each anchor."""
 
     def __init__(
@@ -96,7 +96,7 @@ class RetinaNetClassificationHead(_Tower):
         return flambeau.cat([permute_and_flatten(self.cls_logits(self.conv(f)), self.num_classes) for f in x], dim=1)
 
 
-class RetinaNetRegressionHead(_Tower):
+class RetinaNetRegressionHead(_ConvStack):
     """Compute box offsets for each anchor."""
 
     def __init__(self, in_channels: int, num_anchors: int, norm_layer: Layer | None = None):

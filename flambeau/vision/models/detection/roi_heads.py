@@ -163,12 +163,12 @@ class RoIHeads(nn.Module):
             boxes = [p[at] for p, at in zip(proposals, objects)]
             matched = [m[at] for m, at in zip(matched, objects)]
         if self.has_mask():
-            self._masks(features, boxes, image_shapes, targets, matched, result, losses)
+            self._predict_masks(features, boxes, image_shapes, targets, matched, result, losses)
         if self.has_keypoint():
-            self._keypoints(features, boxes, image_shapes, targets, matched, result, losses)
+            self._predict_keypoints(features, boxes, image_shapes, targets, matched, result, losses)
         return result, losses
 
-    def _masks(
+    def _predict_masks(
         self, features: Any, boxes: Any, shapes: Any, targets: Any, matched: Any, result: Any, losses: Any
     ) -> None:
         assert self.mask_roi_pool is not None and self.mask_head is not None and self.mask_predictor is not None
@@ -180,7 +180,7 @@ class RoIHeads(nn.Module):
         for found, mask in zip(result, maskrcnn_inference(logits, [r["labels"] for r in result])):
             found["masks"] = mask
 
-    def _keypoints(
+    def _predict_keypoints(
         self, features: Any, boxes: Any, shapes: Any, targets: Any, matched: Any, result: Any, losses: Any
     ) -> None:
         pool, head, predictor = self.keypoint_roi_pool, self.keypoint_head, self.keypoint_predictor

@@ -77,10 +77,10 @@ def keypointrcnn_loss(
 
 def heatmaps_to_keypoints(maps: Tensor, rois: Tensor) -> tuple[Tensor, Tensor]:
     """Return (regions, keypoints, 3): x, y, 1 of the maximum of each heatmap resized to its region; and the maxima."""
-    return _Keypoints.apply(maps, rois)
+    return _HeatmapKeypoints.apply(maps, rois)
 
 
-def _highest_places(maps: Tensor, rois: Tensor) -> tuple[Tensor, Tensor]:
+def _argmax_positions(maps: Tensor, rois: Tensor) -> tuple[Tensor, Tensor]:
     corner, size = rois[:, :2], (rois[:, 2:] - rois[:, :2]).clamp(min=1)
     whole = size.ceil()
     points = flambeau.zeros((len(rois), maps.shape[1], 3), dtype=flambeau.float32)
@@ -97,12 +97,12 @@ def _highest_places(maps: Tensor, rois: Tensor) -> tuple[Tensor, Tensor]:
     return points, scores
 
 
-class _Keypoints(flambeau.autograd.Function):
+class _HeatmapKeypoints(flambeau.autograd.Function):
     """Keypoints from heatmaps. Every region resizes its map to another size, which ONNX expresses as a Loop."""
 
     @staticmethod
     def forward(ctx: Any, maps: Tensor, rois: Tensor) -> Any:
-        points, scores = _highest_places(maps, rois)
+        points, scores = _argmax_positions(maps, rois)
         ctx.save_for_backward(maps, rois)
         ctx.mark_non_differentiable(points)
         return points, scores
@@ -112,7 +112,7 @@ class _Keypoints(flambeau.autograd.Function):
         maps, rois = ctx.saved_tensors
         with flambeau.enable_grad():
             given = maps.detach().requires_grad_()
-            _, scores = _highest_places(given, rois)
+            _, scores = _argmax_positions(given, rois)
         return *flambeau.autograd.grad(scores, given, grads[1]), None
 
     @staticmethod

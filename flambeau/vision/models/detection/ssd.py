@@ -160,7 +160,7 @@ class SSD(SingleStageDetector):
         return found
 
 
-def _extra(*rows: tuple[int, int, int, dict[str, Any]]) -> Any:
+def _make_extra_layer(*rows: tuple[int, int, int, dict[str, Any]]) -> Any:
     blocks = nn.ModuleList()
     for inputs, between, outputs, how in rows:
         second = nn.Conv2d(between, outputs, **how)
@@ -183,7 +183,7 @@ class SSDFeatureExtractorVGG(nn.Module):
         rows = [(1024, 256, 512, halve), (512, 128, 256, halve)]
         rows += [(256, 128, 256, halve if highres else last), (256, 128, 256, last)]
         rows += [(256, 128, 256, {"kernel_size": 4})] if highres else []
-        extra = _extra(*rows)
+        extra = _make_extra_layer(*rows)
         initialise(extra, nn.init.xavier_uniform_)
         fc = nn.Sequential(
             nn.MaxPool2d(kernel_size=3, stride=1, padding=1, ceil_mode=False),

@@ -34,7 +34,7 @@ class QuantizableInception(Inception):
         super().__init__(*args, **{**kwargs, "conv_block": QuantizableBasicConv2d})
         self.cat = nn.quantized.FloatFunctional()
 
-    def _joined(self, branches: list[Tensor]) -> Tensor:
+    def _concatenate(self, branches: list[Tensor]) -> Tensor:
         return self.cat.cat(branches, 1)
 
 

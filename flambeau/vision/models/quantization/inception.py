@@ -14,30 +14,30 @@ from .utils import builder, quantized_weights
 __all__ = ["Inception_V3_QuantizedWeights", "QuantizableInception3", "inception_v3"]
 
 
-class _Joined(nn.Module):
+class _QuantizableConcat(nn.Module):
     """Mixin before a block's class: its branches are concatenated by a FloatFunctional."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **{**kwargs, "conv_block": QuantizableBasicConv2d})
         self.myop = nn.quantized.FloatFunctional()
 
-    def _joined(self, branches: list[Tensor]) -> Tensor:
+    def _concatenate(self, branches: list[Tensor]) -> Tensor:
         return self.myop.cat(branches, 1)
 
 
-class QuantizableInceptionA(_Joined, plain.InceptionA):
+class QuantizableInceptionA(_QuantizableConcat, plain.InceptionA):
     """1x1, 5x5, double 3x3 and pooled branches."""
 
 
-class QuantizableInceptionB(_Joined, plain.InceptionB):
+class QuantizableInceptionB(_QuantizableConcat, plain.InceptionB):
     """Halves the size: 3x3, double 3x3 and pooled branches of stride 2."""
 
 
-class QuantizableInceptionC(_Joined, plain.InceptionC):
+class QuantizableInceptionC(_QuantizableConcat, plain.InceptionC):
     """Branches of 1x7 and 7x1 convolutions."""
 
 
-class QuantizableInceptionD(_Joined, plain.InceptionD):
+class QuantizableInceptionD(_QuantizableConcat, plain.InceptionD):
     """Halves the size: 3x3, 7x7 and pooled branches."""
 
 
@@ -48,7 +48,7 @@ class QuantizableInceptionE(plain.InceptionE):
         super().__init__(*args, **{**kwargs, "conv_block": QuantizableBasicConv2d})
         self.myop1, self.myop2, self.myop3 = (nn.quantized.FloatFunctional() for _ in range(3))
 
-    def _joined(self, branches: list[Tensor]) -> Tensor:
+    def _concatenate(self, branches: list[Tensor]) -> Tensor:
         one, left, right, left_double, right_double, pooled = branches
         pairs = [self.myop1.cat([left, right], 1), self.myop2.cat([left_double, right_double], 1)]
         return self.myop3.cat([one, *pairs, pooled], 1)

@@ -16,7 +16,7 @@ from ..resnet import (
     ResNet50_Weights,
     ResNeXt101_32X8D_Weights,
     ResNeXt101_64X4D_Weights,
-    _width,
+    _widths,
 )
 from .utils import Quantizable, builder, fuse, quantized_weights
 
@@ -87,10 +87,10 @@ resnet50 = builder("resnet50", _model, ResNet50_Weights, ResNet50_QuantizedWeigh
 resnext101_32x8d = builder(
     "resnext101_32x8d",
     *(_model, ResNeXt101_32X8D_Weights, ResNeXt101_32X8D_QuantizedWeights, _block, _D101),
-    forced=_width(32, 8),
+    forced=_widths(32, 8),
 )
 resnext101_64x4d = builder(
     "resnext101_64x4d",
     *(_model, ResNeXt101_64X4D_Weights, ResNeXt101_64X4D_QuantizedWeights, _block, _D101),
-    forced=_width(64, 4),
+    forced=_widths(64, 4),
 )

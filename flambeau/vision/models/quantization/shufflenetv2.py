@@ -31,7 +31,7 @@ class QuantizableInvertedResidual(InvertedResidual):
         super().__init__(*args, **kwargs)
         self.cat = nn.quantized.FloatFunctional()
 
-    def _joined(self, branches: list[Tensor]) -> Tensor:
+    def _concatenate(self, branches: list[Tensor]) -> Tensor:
         return self.cat.cat(branches, dim=1)
 
 

@@ -69,19 +69,19 @@ class Pool(nn.Module):
         return (x.squeeze(1) if dims == 3 else x), pooled
 
 
-def _stretched(table: Tensor, length: int) -> Tensor:
+def _interpolate_table(table: Tensor, length: int) -> Tensor:
     """Interpolate a table of relative positions (positions, C) to another number of them."""
     if table.shape[0] == length:
         return table
     return F.interpolate(table.permute(1, 0).unsqueeze(0), size=length, mode="linear").squeeze(0).permute(1, 0)
 
 
-def _relative(table: Tensor, queries: int, keys: int) -> Tensor:
+def _relative_positions(table: Tensor, queries: int, keys: int) -> Tensor:
     """Return the table's entry for the distance of each pair, counted in the finer of the two grids: (queries, keys, C)."""
     q_step, k_step = max(keys / queries, 1.0), max(queries / keys, 1.0)
     q = flambeau.arange(queries)[:, None] * q_step
     k = (flambeau.arange(keys)[None, :] + (1.0 - keys)) * k_step
-    return _stretched(table, int(2 * max(queries, keys) - 1))[(q - k).long()]
+    return _interpolate_table(table, int(2 * max(queries, keys) - 1))[(q - k).long()]
 
 
 def _add_rel_pos(
@@ -97,10 +97,10 @@ def _add_rel_pos(
     (t, h, w), (kt, kh, kw) = q_thw, k_thw
     batch, heads, _, dim = q.shape
     r = q[:, :, 1:].reshape(batch, heads, t, h, w, dim)
-    by_h = flambeau.einsum("bythwc,hkc->bythwk", r, _relative(rel_pos_h, h, kh))
-    by_w = flambeau.einsum("bythwc,wkc->bythwk", r, _relative(rel_pos_w, w, kw))
+    by_h = flambeau.einsum("bythwc,hkc->bythwk", r, _relative_positions(rel_pos_h, h, kh))
+    by_w = flambeau.einsum("bythwc,wkc->bythwk", r, _relative_positions(rel_pos_w, w, kw))
     frames = r.permute(2, 0, 1, 3, 4, 5).reshape(t, batch * heads * h * w, dim)
-    by_t = flambeau.matmul(frames, _relative(rel_pos_t, t, kt).transpose(1, 2)).transpose(0, 1)
+    by_t = flambeau.matmul(frames, _relative_positions(rel_pos_t, t, kt).transpose(1, 2)).transpose(0, 1)
     by_t = by_t.view(batch, heads, h, w, t, kt).permute(0, 1, 4, 2, 3, 5)
     added = by_h[:, :, :, :, :, None, :, None] + by_w[:, :, :, :, :, None, None, :] + by_t[:, :, :, :, :, :, None, None]
     attn[:, :, 1:, 1:] += added.reshape(batch, heads, t * h * w, kt * kh * kw)
@@ -391,12 +391,12 @@ def _mvit(block_setting: list[MSBlockConfig], **kwargs: Any) -> MViT:
     return MViT(block_setting=block_setting, **{**defaults, **kwargs})
 
 
-def _fit(kwargs: dict[str, Any], weights: Any) -> None:
+def _fit_video_size(kwargs: dict[str, Any], weights: Any) -> None:
     """Set the size of the videos that the chosen weights require."""
     expect_option(kwargs, "spatial_size", weights.meta["min_size"])
     expect_option(kwargs, "temporal_size", weights.meta["min_temporal_size"])
 
 
 MViT_V1_B_Weights, MViT_V2_S_Weights = weights_enums("MViT_V1_B", "MViT_V2_S")
-mvit_v1_b = builder("mvit_v1_b", _v1_b, MViT_V1_B_Weights, prepare=_fit)
-mvit_v2_s = builder("mvit_v2_s", _v2_s, MViT_V2_S_Weights, prepare=_fit)
+mvit_v1_b = builder("mvit_v1_b", _v1_b, MViT_V1_B_Weights, prepare=_fit_video_size)
+mvit_v2_s = builder("mvit_v2_s", _v2_s, MViT_V2_S_Weights, prepare=_fit_video_size)

@@ -17,7 +17,7 @@ from ...tv_tensors import is_rotated_bounding_format
 Points = Callable[[Tensor], Tensor]  # (M, 2) to (M, 2)
 
 
-def _halved(value: Tensor) -> Tensor:
+def _halve(value: Tensor) -> Tensor:
     return value / 2 if value.is_floating_point() else value.div(2, rounding_mode="floor")
 
 
@@ -52,10 +52,10 @@ def _from_xyxy(boxes: Tensor, new: Format) -> Tensor:
     first, second = boxes[..., :2], boxes[..., 2:]
     if new == Format.XYWH:
         return flambeau.cat([first, second - first], -1)
-    return flambeau.cat([_halved(first + second), second - first], -1)
+    return flambeau.cat([_halve(first + second), second - first], -1)
 
 
-def _sides(size: Tensor, angle: Tensor) -> tuple[Tensor, Tensor]:
+def _side_vectors(size: Tensor, angle: Tensor) -> tuple[Tensor, Tensor]:
     """Return the vectors along the width and along the height; angles are counter-clockwise, y points down."""
     radians = angle.deg2rad()
     cos, sin = radians.cos(), radians.sin()
@@ -68,7 +68,7 @@ def _to_corner_angle(boxes: Tensor, old: Format) -> Tensor:
     if old == Format.XYWHR:
         return boxes
     if old == Format.CXCYWHR:
-        along, down = _sides(boxes[..., 2:4], boxes[..., 4:5])
+        along, down = _side_vectors(boxes[..., 2:4], boxes[..., 4:5])
         return flambeau.cat([boxes[..., :2] - (along + down) / 2, boxes[..., 2:]], -1)
     first, second, third = boxes[..., 0:2], boxes[..., 2:4], boxes[..., 4:6]
     along, down = second - first, third - second
@@ -80,7 +80,7 @@ def _to_corner_angle(boxes: Tensor, old: Format) -> Tensor:
 def _from_corner_angle(boxes: Tensor, new: Format) -> Tensor:
     if new == Format.XYWHR:
         return boxes.clone()
-    along, down = _sides(boxes[..., 2:4], boxes[..., 4:5])
+    along, down = _side_vectors(boxes[..., 2:4], boxes[..., 4:5])
     first = boxes[..., :2]
     if new == Format.CXCYWHR:
         return flambeau.cat([first + (along + down) / 2, boxes[..., 2:]], -1)

@@ -62,18 +62,18 @@ def normalize(image: Tensor, mean: Any, std: Any, inplace: bool = False) -> Tens
 
 def _channel_values(values: Any, image: Tensor, divides: bool = False) -> Tensor:
     if isinstance(values, (tuple, list)):
-        return _kept_values(tuple(values), image.dtype, image.device, divides)
+        return _cached_values(tuple(values), image.dtype, image.device, divides)
     found = flambeau.as_tensor(values, dtype=image.dtype, device=image.device)
-    return _checked_values(found, divides)
+    return _check_values(found, divides)
 
 
 @lru_cache(64)
-def _kept_values(values: tuple[float, ...], dtype: Any, device: Any, divides: bool) -> Tensor:
+def _cached_values(values: tuple[float, ...], dtype: Any, device: Any, divides: bool) -> Tensor:
     """Return cached values: a data loader asks for the same ones for every image."""
-    return _checked_values(flambeau.tensor(values, dtype=dtype, device=device), divides)
+    return _check_values(flambeau.tensor(values, dtype=dtype, device=device), divides)
 
 
-def _checked_values(found: Tensor, divides: bool) -> Tensor:
+def _check_values(found: Tensor, divides: bool) -> Tensor:
     if divides and (found == 0).any():
         raise ValueError(f"std evaluated to zero after conversion to {found.dtype}, leading to division by zero.")
     return found.view(-1, 1, 1) if found.ndim == 1 else found

@@ -13,7 +13,7 @@ from . import formulas
 from .conversion import max_value
 
 
-def _bell(size: int, sigma: float, dtype: flambeau.dtype) -> Tensor:
+def _gaussian(size: int, sigma: float, dtype: flambeau.dtype) -> Tensor:
     """Return a Gaussian kernel of odd length that sums to one."""
     half = (size - 1) * 0.5
     x = flambeau.linspace(-half, half, steps=size, dtype=dtype)
@@ -21,7 +21,7 @@ def _bell(size: int, sigma: float, dtype: flambeau.dtype) -> Tensor:
     return weights / weights.sum()
 
 
-def _per_channel(batch: Tensor, kernel: Tensor) -> Tensor:
+def _filter_channels(batch: Tensor, kernel: Tensor) -> Tensor:
     channels = batch.shape[-3]
     return conv2d(batch, kernel.expand(channels, 1, *kernel.shape), groups=channels)
 
@@ -32,11 +32,11 @@ def gaussian_blur(image: Tensor, kernel_size: Sequence[int], sigma: Sequence[flo
         return image
     own = image.dtype
     work = image if own.is_floating_point else image.to(flambeau.float32)
-    across, down = (_bell(int(k), float(s), work.dtype) for k, s in zip(kernel_size, sigma))
+    across, down = (_gaussian(int(k), float(s), work.dtype) for k, s in zip(kernel_size, sigma))
     kernel = flambeau.outer(down, across).to(image.device)
     batch = work.reshape(-1, *image.shape[-3:]) if image.ndim > 2 else work.reshape(1, 1, *image.shape)
     x, y = kernel_size[0] // 2, kernel_size[1] // 2
-    out = _per_channel(pad_border(batch, [x, x, y, y], mode="reflect"), kernel)
+    out = _filter_channels(pad_border(batch, [x, x, y, y], mode="reflect"), kernel)
     if not own.is_floating_point:
         out = out.round_().to(own)
     return out.reshape(image.shape)
@@ -52,7 +52,7 @@ def adjust_sharpness(image: Tensor, factor: float, exact: bool = False) -> Tenso
     kernel = flambeau.ones(3, 3, dtype=kind, device=image.device)
     kernel[1, 1] = 5.0
     kernel /= kernel.sum()
-    smooth = _per_channel(image.reshape(-1, *image.shape[-3:]).to(kind), kernel)
+    smooth = _filter_channels(image.reshape(-1, *image.shape[-3:]).to(kind), kernel)
     smooth = smooth.reshape(*image.shape[:-2], height - 2, width - 2)
     if not own.is_floating_point:
         smooth = smooth.round_()

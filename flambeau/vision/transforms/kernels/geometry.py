@@ -93,12 +93,12 @@ def _pad_symmetric(image: Tensor, border: list[int]) -> Tensor:
     """Pad by mirroring, including the edge pixel; negative padding crops."""
     left, right, top, bottom = border
     height, width = image.shape[-2:]
-    rows = _mirrored(height, top, bottom, image.device)
-    columns = _mirrored(width, left, right, image.device)
+    rows = _mirrored_index(height, top, bottom, image.device)
+    columns = _mirrored_index(width, left, right, image.device)
     return image[..., rows.unsqueeze(-1), columns]
 
 
-def _mirrored(size: int, before: int, after: int, device: Any) -> Tensor:
+def _mirrored_index(size: int, before: int, after: int, device: Any) -> Tensor:
     steps = flambeau.arange(-before, size + after, device=device)
     if int(steps.min()) < -size or int(steps.max()) >= 2 * size:
         raise IndexError(f"symmetric padding ({before}, {after}) is larger than the image side {size}")

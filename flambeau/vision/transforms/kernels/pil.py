@@ -82,13 +82,13 @@ def pad(image: Any, padding: Any, fill: Any = 0, mode: str = "constant") -> Any:
     return padded
 
 
-def _transformed(image: Any, kind: str, numbers: Sequence[float], interpolation: Any, fill: Any) -> Any:
+def _transform(image: Any, kind: str, numbers: Sequence[float], interpolation: Any, fill: Any) -> Any:
     mode = TO_PIL[interpolation_mode(interpolation)]
     return image.transform(image.size, pillow().Transform[kind], numbers, mode, **fill_option(fill, image))
 
 
 def affine(img: Any, matrix: Sequence[float], interpolation: Any = InterpolationMode.NEAREST, fill: Any = None) -> Any:
-    return _transformed(img, "AFFINE", matrix, interpolation, fill)
+    return _transform(img, "AFFINE", matrix, interpolation, fill)
 
 
 def rotate(image: Any, angle: float, mode: InterpolationMode, expand: bool, center: Any, fill: Any = None) -> Any:
@@ -98,7 +98,7 @@ def rotate(image: Any, angle: float, mode: InterpolationMode, expand: bool, cent
 def perspective(
     img: Any, perspective_coeffs: Sequence[float], interpolation: Any = InterpolationMode.BICUBIC, fill: Any = None
 ) -> Any:
-    return _transformed(img, "PERSPECTIVE", perspective_coeffs, interpolation, fill)
+    return _transform(img, "PERSPECTIVE", perspective_coeffs, interpolation, fill)
 
 
 # -- colour -----------------------------------------------------------------------------------------------------------

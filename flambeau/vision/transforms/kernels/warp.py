@@ -23,7 +23,7 @@ def sample(image: Tensor, grid: Tensor, mode: str, fill: Any = None) -> Tensor:
     grid = grid.to(values.device).expand(len(values), *grid.shape[1:])
     out = grid_sample(values, grid, mode=mode, padding_mode="zeros", align_corners=False)
     if fill is not None:
-        out = _filled(out[:, :-1], out[:, -1:], fill, mode)
+        out = _fill_outside(out[:, :-1], out[:, -1:], fill, mode)
     if not own.is_floating_point:
         out = out.round().to(own)
     elif out.dtype != own:
@@ -31,7 +31,7 @@ def sample(image: Tensor, grid: Tensor, mode: str, fill: Any = None) -> Tensor:
     return out.reshape(*lead, *out.shape[1:])
 
 
-def _filled(out: Tensor, inside: Tensor, fill: Any, mode: str) -> Tensor:
+def _fill_outside(out: Tensor, inside: Tensor, fill: Any, mode: str) -> Tensor:
     fills = flambeau.tensor(
         [float(f) for f in fill] if isinstance(fill, (tuple, list)) else [float(fill)], dtype=out.dtype
     )
@@ -45,14 +45,14 @@ def _grid_dtype(image: Tensor) -> Any:
     return image.dtype if image.is_floating_point() else flambeau.float32
 
 
-def _places(first_x: float, first_y: float, width: int, height: int, dtype: Any) -> tuple[Tensor, Tensor]:
+def _output_positions(first_x: float, first_y: float, width: int, height: int, dtype: Any) -> tuple[Tensor, Tensor]:
     """Return x and y of the output pixels, from the given first ones in steps of one; they broadcast to (1, H, W, 2)."""
     across = flambeau.linspace(first_x, first_x + width - 1.0, steps=width, dtype=dtype)
     down = flambeau.linspace(first_y, first_y + height - 1.0, steps=height, dtype=dtype)
     return across.view(1, 1, width, 1), down.view(1, height, 1, 1)
 
 
-def _columns(matrix: Sequence[float], width: int, height: int, dtype: Any) -> tuple[Tensor, ...]:
+def _matrix_columns(matrix: Sequence[float], width: int, height: int, dtype: Any) -> tuple[Tensor, ...]:
     """Return the coefficients of x, of y and the constants, each for both outputs, in units of half the image."""
     theta = flambeau.tensor(list(matrix), dtype=dtype).view(2, 3)
     halves = flambeau.tensor([0.5 * width, 0.5 * height], dtype=dtype)
@@ -66,15 +66,15 @@ def affine(
     height, width = image.shape[-2:]
     out_w, out_h = size or (width, height)
     dtype = _grid_dtype(image)
-    x, y = _places(-out_w * 0.5 + 0.5, -out_h * 0.5 + 0.5, out_w, out_h, dtype)
-    return sample(image, formulas.mapped(x, y, *_columns(matrix, width, height, dtype)), mode, fill)
+    x, y = _output_positions(-out_w * 0.5 + 0.5, -out_h * 0.5 + 0.5, out_w, out_h, dtype)
+    return sample(image, formulas.mapped(x, y, *_matrix_columns(matrix, width, height, dtype)), mode, fill)
 
 
 def perspective(image: Tensor, coefficients: Sequence[float], mode: str, fill: Any = None) -> Tensor:
     height, width = image.shape[-2:]
     dtype = _grid_dtype(image)
-    x, y = _places(0.5, 0.5, width, height, dtype)
-    a, b, c = _columns(coefficients[:6], width, height, dtype)
+    x, y = _output_positions(0.5, 0.5, width, height, dtype)
+    a, b, c = _matrix_columns(coefficients[:6], width, height, dtype)
     g, h = flambeau.tensor(list(coefficients[6:]), dtype=dtype)
     return sample(image, formulas.projected(x, y, a, b, c, g, h), mode, fill)
 

@@ -75,7 +75,7 @@ class JPEG(Transform):
         return {"quality": flambeau.randint(self.quality[0], self.quality[1] + 1, ()).item()}
 
 
-class _Mixing(Transform):
+class _BatchMixing(Transform):
     """Base of transforms that mix every sample of a batch with its neighbour, and the labels accordingly."""
 
     def __init__(self, *, alpha: float = 1.0, num_classes: int | None = None, labels_getter: Any = "default") -> None:
@@ -134,7 +134,7 @@ class _Mixing(Transform):
                 f"The batch size of the image or video does not match the batch size of the labels: {inpt.shape[0]} != {batch_size}."
             )
 
-    def _mixed_labels(self, labels: Tensor, lam: float) -> Tensor:
+    def _mix_labels(self, labels: Tensor, lam: float) -> Tensor:
         if labels.ndim == 1:
             labels = one_hot(labels, num_classes=self.num_classes or -1)
         if not labels.is_floating_point():
@@ -147,7 +147,7 @@ class _Mixing(Transform):
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         if inpt is params["labels"]:
-            return self._mixed_labels(inpt, params["lam"])
+            return self._mix_labels(inpt, params["lam"])
         if not (isinstance(inpt, (Image, Video)) or F.is_pure_tensor(inpt)):
             return inpt
         self._check_batch(inpt, batch_size=params["batch_size"])
@@ -155,7 +155,7 @@ class _Mixing(Transform):
         return type(inpt).wrap(output, inpt) if isinstance(inpt, TVTensor) else output
 
 
-class MixUp(_Mixing):
+class MixUp(_BatchMixing):
     """Mix each sample with its neighbour by a weighted sum (Zhang et al., 2018)."""
 
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
@@ -166,7 +166,7 @@ class MixUp(_Mixing):
         return inpt.roll(1, 0).mul_(1.0 - lam).add_(inpt.mul(lam))
 
 
-class CutMix(_Mixing):
+class CutMix(_BatchMixing):
     """Paste a box of the neighbouring sample into each sample (Yun et al., 2019)."""
 
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:

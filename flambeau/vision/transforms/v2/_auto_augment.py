@@ -24,7 +24,7 @@ def _randint(high: int, low: int = 0) -> int:
     return int(flambeau.randint(low, high, ()))
 
 
-class _Automatic(Transform):
+class _AutomaticAugment(Transform):
     """Base of automatic augmentations: finds the image or video of a sample, and chooses operations of a space."""
 
     space: tables.Space
@@ -56,7 +56,7 @@ class _Automatic(Transform):
         flat[index] = self.augment(flat[index])
         return tree_unflatten(flat, description)
 
-    def _pick(self) -> str:
+    def _pick_policy(self) -> str:
         return tuple(self.space)[_randint(len(self.space))]
 
     def _magnitudes(self, inpt: Any, name: str, bins: int) -> tuple[Tensor | None, bool]:
@@ -64,23 +64,23 @@ class _Automatic(Transform):
         height, width = F.get_size(inpt)
         return values(bins, height, width), signed
 
-    def _signed(self, magnitude: float, signed: bool) -> float:
+    def _random_sign(self, magnitude: float, signed: bool) -> float:
         return -magnitude if signed and flambeau.rand(()) <= 0.5 else magnitude
 
-    def _change_somehow(self, inpt: Any, bins: int, level: Callable[[], int]) -> Any:
+    def _apply_random(self, inpt: Any, bins: int, level: Callable[[], int]) -> Any:
         """Apply a random operation; `level()` chooses the index of its magnitude."""
-        name = self._pick()
+        name = self._pick_policy()
         values, signed = self._magnitudes(inpt, name, bins)
-        magnitude = 0.0 if values is None else self._signed(float(values[level()]), signed)
-        return self._change(inpt, name, magnitude)
+        magnitude = 0.0 if values is None else self._random_sign(float(values[level()]), signed)
+        return self._apply_operation(inpt, name, magnitude)
 
-    def _change(self, inpt: Any, name: str, magnitude: float) -> Any:
+    def _apply_operation(self, inpt: Any, name: str, magnitude: float) -> Any:
         if name == "Solarize":
             magnitude *= max_value(inpt.dtype) if isinstance(inpt, Tensor) else 255
         return tables.apply(F, inpt, name, magnitude, self.interpolation, fill_for(self._fill, inpt))
 
 
-class AutoAugment(_Automatic):
+class AutoAugment(_AutomaticAugment):
     """Apply one of the learned pairs of operations."""
 
     space = tables.IN_UNITS.auto_augment
@@ -97,12 +97,12 @@ class AutoAugment(_Automatic):
             values, signed = self._magnitudes(inpt, name, 10)
             magnitude = 0.0
             if values is not None and bin is not None:
-                magnitude = self._signed(float(values[bin]), signed)
-            inpt = self._change(inpt, name, magnitude)
+                magnitude = self._random_sign(float(values[bin]), signed)
+            inpt = self._apply_operation(inpt, name, magnitude)
         return inpt
 
 
-class RandAugment(_Automatic):
+class RandAugment(_AutomaticAugment):
     """Apply `num_ops` random operations of one strength."""
 
     space = tables.IN_UNITS.rand_augment
@@ -115,11 +115,11 @@ class RandAugment(_Automatic):
 
     def augment(self, inpt: Any) -> Any:
         for _ in range(self.num_ops):
-            inpt = self._change_somehow(inpt, self.num_magnitude_bins, lambda: self.magnitude)
+            inpt = self._apply_random(inpt, self.num_magnitude_bins, lambda: self.magnitude)
         return inpt
 
 
-class TrivialAugmentWide(_Automatic):
+class TrivialAugmentWide(_AutomaticAugment):
     """Apply a random operation of random strength."""
 
     space = tables.IN_UNITS.trivial_augment
@@ -129,10 +129,10 @@ class TrivialAugmentWide(_Automatic):
         self.num_magnitude_bins = num_magnitude_bins
 
     def augment(self, inpt: Any) -> Any:
-        return self._change_somehow(inpt, self.num_magnitude_bins, lambda: _randint(self.num_magnitude_bins))
+        return self._apply_random(inpt, self.num_magnitude_bins, lambda: _randint(self.num_magnitude_bins))
 
 
-class AugMix(_Automatic):
+class AugMix(_AutomaticAugment):
     """Blend the image at random with chains of random operations on it."""
 
     def __init__(self, severity: int = 3, mixture_width: int = 3, chain_depth: int = -1, alpha: float = 1.0, all_ops: bool = True, interpolation: Any = "bilinear", fill: Any = None) -> None:  # fmt: skip
@@ -150,9 +150,7 @@ class AugMix(_Automatic):
         image = plain(image)
         lead = 5 if isinstance(inpt, Video) else 4
         batch = image.reshape([1] * max(lead - image.ndim, 0) + list(image.shape))
-        mix = mixed_with_chains(
-            batch, self, lambda part: self._change_somehow(part, 10, lambda: _randint(self.severity))
-        )
+        mix = mixed_with_chains(batch, self, lambda part: self._apply_random(part, 10, lambda: _randint(self.severity)))
         mixed = mix.reshape(image.shape).to(dtype=image.dtype)
         if isinstance(inpt, TVTensor):
             return type(inpt).wrap(mixed, inpt)

@@ -19,7 +19,7 @@ def _check_transforms(transforms: Any, kinds: Any = Sequence, words: str = "a se
         raise ValueError("Pass at least one transform")
 
 
-class _Chain(Transform):
+class _TransformContainer(Transform):
     """Base of transforms that run several others on the same inputs."""
 
     transforms: Any
@@ -35,7 +35,7 @@ class _Chain(Transform):
         return "\n".join(f"    {transform}" for transform in self.transforms)
 
 
-class Compose(_Chain):
+class Compose(_TransformContainer):
     """Apply transforms one after the other."""
 
     def __init__(self, transforms: Sequence[Callable[..., Any]]) -> None:
@@ -47,7 +47,7 @@ class Compose(_Chain):
         return self._run(self.transforms, inputs)
 
 
-class RandomApply(_Chain):
+class RandomApply(_TransformContainer):
     """Apply all of the transforms, or with probability 1 - p none."""
 
     def __init__(self, transforms: Any, p: float = 0.5) -> None:
@@ -83,7 +83,7 @@ class RandomChoice(Transform):
         return self.transforms[chosen](*inputs)
 
 
-class RandomOrder(_Chain):
+class RandomOrder(_TransformContainer):
     """Apply the transforms in a random order."""
 
     def __init__(self, transforms: Sequence[Callable[..., Any]]) -> None:

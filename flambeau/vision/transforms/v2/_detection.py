@@ -138,7 +138,7 @@ class SetClampingMode(Transform):
         return BoundingBoxes.wrap(plain(inpt).clone(), inpt, clamping_mode=self.clamping_mode)
 
 
-class _Sanitize(Transform):
+class _SanitizeBase(Transform):
     """Base of transforms that remove some of the boxes or points of a sample, with their labels."""
 
     def __init__(self, labels_getter: Any) -> None:
@@ -183,7 +183,7 @@ def _subset(inpt: Tensor, valid: Tensor) -> Tensor:
     return kept if wrap is None else wrap(kept, inpt)
 
 
-class SanitizeBoundingBoxes(_Sanitize):
+class SanitizeBoundingBoxes(_SanitizeBase):
     """Remove boxes that are too small or outside, with their labels and masks."""
 
     def __init__(self, min_size: float = 1.0, min_area: float = 1.0, labels_getter: Any = "default") -> None:
@@ -205,7 +205,7 @@ class SanitizeBoundingBoxes(_Sanitize):
         return isinstance(inpt, Mask) and inpt.ndim > 2 and len(inpt) == count
 
 
-class SanitizeKeyPoints(_Sanitize):
+class SanitizeKeyPoints(_SanitizeBase):
     """Remove points, or groups of points, that are outside, with their labels."""
 
     def __init__(self, labels_getter: Any = None) -> None:

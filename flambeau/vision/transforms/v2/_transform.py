@@ -54,7 +54,7 @@ def get_keypoints(flat_inputs: list[Any]) -> KeyPoints:
     return found
 
 
-def _agreed(sizes: set[tuple[int, ...]], what: str) -> tuple[int, ...]:
+def _single_size(sizes: set[tuple[int, ...]], what: str) -> tuple[int, ...]:
     if not sizes:
         raise TypeError("No image or video was found in the sample")
     if len(sizes) > 1:
@@ -66,7 +66,7 @@ def query_chw(flat_inputs: list[Any]) -> tuple[int, int, int]:
     """Return (channels, height, width) of the images of a sample."""
     kinds = (is_pure_tensor, Image, is_pil, Video)
     found = {tuple(get_dimensions(inpt)) for inpt in flat_inputs if check_type(inpt, kinds)}
-    channels, height, width = _agreed(found, "CxHxW dimensions")
+    channels, height, width = _single_size(found, "CxHxW dimensions")
     return channels, height, width
 
 
@@ -76,7 +76,7 @@ def query_size(flat_inputs: list[Any]) -> tuple[int, int]:
     found = {tuple(get_size(inpt)) for inpt in flat_inputs if check_type(inpt, kinds)}
     if not found:
         raise TypeError("No image, video, mask, bounding box of keypoint was found in the sample")
-    height, width = _agreed(found, "HxW dimensions")
+    height, width = _single_size(found, "HxW dimensions")
     return height, width
 
 
@@ -121,9 +121,9 @@ class Transform(nn.Module):
     def forward(self, *inputs: Any) -> Any:
         flat, description = tree_flatten(inputs if len(inputs) > 1 else inputs[0])
         self.check_inputs(flat)
-        return self._transformed(flat, description)
+        return self._transform_inputs(flat, description)
 
-    def _transformed(self, flat: list[Any], description: Any) -> Any:
+    def _transform_inputs(self, flat: list[Any], description: Any) -> Any:
         chosen = self._needs_transform_list(flat)
         params = self.make_params([inpt for inpt, needed in zip(flat, chosen) if needed])
         return tree_unflatten(
@@ -165,7 +165,7 @@ class RandomApplyTransform(Transform):
         self.check_inputs(flat)
         if not draws.happens(self.p):
             return sample
-        return self._transformed(flat, description)
+        return self._transform_inputs(flat, description)
 
 
 # -- arguments --------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ class _FusedModule(nn.Sequential):
     """Base of all fused layers, in floating point, QAT and quantized."""
 
 
-class _Chain(_FusedModule):
+class _FusedLayers(_FusedModule):
     """Fused layers of known types, applied in order."""
 
     _types: tuple[type, ...]
@@ -31,28 +31,28 @@ class _Chain(_FusedModule):
         super().__init__(*modules)
 
 
-def _chain(name: str, *types: type) -> type[_Chain]:
+def _make_fused_class(name: str, *types: type) -> type[_FusedLayers]:
     """Make a class of fused layers: a sequence of layers of these types."""
     *first, last = (kind.__name__ for kind in types)
     told = f"{', '.join(first)} and {last}."
-    return type(name, (_Chain,), {"__doc__": told, "__module__": __name__, "__qualname__": name, "_types": types})
+    return type(name, (_FusedLayers,), {"__doc__": told, "__module__": __name__, "__qualname__": name, "_types": types})
 
 
-ConvReLU1d: type[_Chain] = _chain("ConvReLU1d", nn.Conv1d, nn.ReLU)
-ConvReLU2d: type[_Chain] = _chain("ConvReLU2d", nn.Conv2d, nn.ReLU)
-ConvReLU3d: type[_Chain] = _chain("ConvReLU3d", nn.Conv3d, nn.ReLU)
-LinearReLU: type[_Chain] = _chain("LinearReLU", nn.Linear, nn.ReLU)
-ConvBn1d: type[_Chain] = _chain("ConvBn1d", nn.Conv1d, nn.BatchNorm1d)
-ConvBn2d: type[_Chain] = _chain("ConvBn2d", nn.Conv2d, nn.BatchNorm2d)
-ConvBn3d: type[_Chain] = _chain("ConvBn3d", nn.Conv3d, nn.BatchNorm3d)
-ConvBnReLU1d: type[_Chain] = _chain("ConvBnReLU1d", nn.Conv1d, nn.BatchNorm1d, nn.ReLU)
-ConvBnReLU2d: type[_Chain] = _chain("ConvBnReLU2d", nn.Conv2d, nn.BatchNorm2d, nn.ReLU)
-ConvBnReLU3d: type[_Chain] = _chain("ConvBnReLU3d", nn.Conv3d, nn.BatchNorm3d, nn.ReLU)
-BNReLU2d: type[_Chain] = _chain("BNReLU2d", nn.BatchNorm2d, nn.ReLU)
-BNReLU3d: type[_Chain] = _chain("BNReLU3d", nn.BatchNorm3d, nn.ReLU)
-LinearBn1d: type[_Chain] = _chain("LinearBn1d", nn.Linear, nn.BatchNorm1d)
-LinearLeakyReLU: type[_Chain] = _chain("LinearLeakyReLU", nn.Linear, nn.LeakyReLU)
-LinearTanh: type[_Chain] = _chain("LinearTanh", nn.Linear, nn.Tanh)
+ConvReLU1d: type[_FusedLayers] = _make_fused_class("ConvReLU1d", nn.Conv1d, nn.ReLU)
+ConvReLU2d: type[_FusedLayers] = _make_fused_class("ConvReLU2d", nn.Conv2d, nn.ReLU)
+ConvReLU3d: type[_FusedLayers] = _make_fused_class("ConvReLU3d", nn.Conv3d, nn.ReLU)
+LinearReLU: type[_FusedLayers] = _make_fused_class("LinearReLU", nn.Linear, nn.ReLU)
+ConvBn1d: type[_FusedLayers] = _make_fused_class("ConvBn1d", nn.Conv1d, nn.BatchNorm1d)
+ConvBn2d: type[_FusedLayers] = _make_fused_class("ConvBn2d", nn.Conv2d, nn.BatchNorm2d)
+ConvBn3d: type[_FusedLayers] = _make_fused_class("ConvBn3d", nn.Conv3d, nn.BatchNorm3d)
+ConvBnReLU1d: type[_FusedLayers] = _make_fused_class("ConvBnReLU1d", nn.Conv1d, nn.BatchNorm1d, nn.ReLU)
+ConvBnReLU2d: type[_FusedLayers] = _make_fused_class("ConvBnReLU2d", nn.Conv2d, nn.BatchNorm2d, nn.ReLU)
+ConvBnReLU3d: type[_FusedLayers] = _make_fused_class("ConvBnReLU3d", nn.Conv3d, nn.BatchNorm3d, nn.ReLU)
+BNReLU2d: type[_FusedLayers] = _make_fused_class("BNReLU2d", nn.BatchNorm2d, nn.ReLU)
+BNReLU3d: type[_FusedLayers] = _make_fused_class("BNReLU3d", nn.BatchNorm3d, nn.ReLU)
+LinearBn1d: type[_FusedLayers] = _make_fused_class("LinearBn1d", nn.Linear, nn.BatchNorm1d)
+LinearLeakyReLU: type[_FusedLayers] = _make_fused_class("LinearLeakyReLU", nn.Linear, nn.LeakyReLU)
+LinearTanh: type[_FusedLayers] = _make_fused_class("LinearTanh", nn.Linear, nn.Tanh)
 
 
 class ConvAdd2d(_FusedModule):

@@ -15,7 +15,7 @@ __all__ = ["Embedding", "EmbeddingBag"]
 F = nn.functional
 
 
-class _Table(nn.Module):
+class _QatEmbedding(nn.Module):
     """An embedding whose weight passes through `weight_fake_quant`, made by `qconfig.weight`."""
 
     _FLOAT_MODULE: type
@@ -45,7 +45,7 @@ class _Table(nn.Module):
         return made
 
 
-class Embedding(_Table, nn.Embedding):
+class Embedding(_QatEmbedding, nn.Embedding):
     """nn.Embedding with a fake-quantized weight."""
 
     _FLOAT_MODULE = nn.Embedding
@@ -62,7 +62,7 @@ class Embedding(_Table, nn.Embedding):
         )  # fmt: skip
 
 
-class EmbeddingBag(_Table, nn.EmbeddingBag):
+class EmbeddingBag(_QatEmbedding, nn.EmbeddingBag):
     """nn.EmbeddingBag with a fake-quantized weight."""
 
     _FLOAT_MODULE = nn.EmbeddingBag

@@ -17,7 +17,7 @@ __all__ = ["MultiheadAttention"]
 F = nn.functional
 
 
-def _boolean(mask: Tensor | None, name: str) -> Tensor | None:
+def _to_boolean(mask: Tensor | None, name: str) -> Tensor | None:
     if mask is None or mask.dtype != torch.uint8:
         return mask
     warnings.warn(
@@ -26,7 +26,7 @@ def _boolean(mask: Tensor | None, name: str) -> Tensor | None:
     return mask.to(torch.bool)
 
 
-def _with_zeros(x: Tensor) -> Tensor:
+def _append_zeros(x: Tensor) -> Tensor:
     """Append a row of zeros to the keys or values of each head."""
     zeros = torch.zeros((x.size(0), 1, *x.size()[2:]))
     if x.is_quantized:
@@ -112,7 +112,7 @@ class MultiheadAttention(nn.MultiheadAttention):
         )
 
     def _checked_mask(self, mask: Tensor | None, batch: int, query: Tensor, key: Tensor) -> Tensor | None:
-        mask = _boolean(mask, "attn_mask")
+        mask = _to_boolean(mask, "attn_mask")
         if mask is None:
             return None
         if not mask.is_floating_point() and mask.dtype != torch.bool:
@@ -150,7 +150,7 @@ class MultiheadAttention(nn.MultiheadAttention):
         q, k, v = self.linear_Q(query), self.linear_K(key), self.linear_V(value)
         q = self.q_scaling_product.mul_scalar(q, float(head_dim) ** -0.5)
         attn_mask = self._checked_mask(attn_mask, batch, query, key)
-        key_padding_mask = _boolean(key_padding_mask, "key_padding_mask")
+        key_padding_mask = _to_boolean(key_padding_mask, "key_padding_mask")
         if key_padding_mask is not None and key_padding_mask.shape != (batch, key.size(0)):
             raise AssertionError(f"key_padding_mask of shape {key_padding_mask.shape} is not ({batch}, {key.size(0)})")
         if (self.bias_k is None) != (self.bias_v is None):
@@ -161,7 +161,7 @@ class MultiheadAttention(nn.MultiheadAttention):
             more += 1
         q, k, v = (x.contiguous().view(-1, batch * self.num_heads, head_dim).transpose(0, 1) for x in (q, k, v))
         if self.add_zero_attn:
-            k, v = _with_zeros(k), _with_zeros(v)
+            k, v = _append_zeros(k), _append_zeros(v)
             more += 1
         if more and attn_mask is not None:
             attn_mask = F.pad(attn_mask, (0, more))

@@ -29,7 +29,7 @@ class ReLU6(nn.ReLU):
         return ReLU6(mod.inplace)
 
 
-class _Scaled:
+class _ScaledActivation:
     """Base of activations with an own output scale: `_arguments(mod)` are the constructor arguments after scale and zero point."""
 
     @staticmethod
@@ -48,7 +48,7 @@ class _Scaled:
         return cls(float(scale), int(zero_point), *cls._arguments(mod))  # type: ignore[call-arg]
 
 
-class Hardswish(_Scaled, nn.Hardswish):
+class Hardswish(_ScaledActivation, nn.Hardswish):
     """x * relu6(x + 3) / 6."""
 
     def __init__(self, scale: float, zero_point: int, device: Any = None, dtype: Any = None):
@@ -59,7 +59,7 @@ class Hardswish(_Scaled, nn.Hardswish):
         return Q.hardswish(input, float(self.scale), int(self.zero_point))
 
 
-class ELU(_Scaled, nn.ELU):
+class ELU(_ScaledActivation, nn.ELU):
     """x where positive, else alpha * (exp(x) - 1)."""
 
     def __init__(self, scale: float, zero_point: int, alpha: float = 1.0):
@@ -74,7 +74,7 @@ class ELU(_Scaled, nn.ELU):
         return (mod.alpha,)
 
 
-class LeakyReLU(_Scaled, nn.LeakyReLU):
+class LeakyReLU(_ScaledActivation, nn.LeakyReLU):
     """Negative values times a slope."""
 
     def __init__(
@@ -91,7 +91,7 @@ class LeakyReLU(_Scaled, nn.LeakyReLU):
         return mod.negative_slope, mod.inplace
 
 
-class Sigmoid(_Scaled, nn.Sigmoid):
+class Sigmoid(_ScaledActivation, nn.Sigmoid):
     """1 / (1 + exp(-x))."""
 
     def __init__(self, output_scale: float, output_zero_point: int):
@@ -128,7 +128,7 @@ class Softmax(nn.Softmax):
         return cls(mod.dim, float(scale), int(zero_point))
 
 
-class PReLU(_Scaled, nn.Module):
+class PReLU(_ScaledActivation, nn.Module):
     """Negative values times learned slopes, which are quantized too."""
 
     def __init__(self, output_scale: float, output_zero_point: int, num_parameters: int = 1):

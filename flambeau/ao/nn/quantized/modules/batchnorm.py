@@ -30,7 +30,7 @@ class _BatchNorm(batchnorm._BatchNorm):
     def _get_name(self) -> str:
         return f"Quantized{type(self).__name__}"
 
-    def _take(self, mod: Any, scale: Any, zero_point: Any) -> Any:
+    def _copy_statistics(self, mod: Any, scale: Any, zero_point: Any) -> Any:
         for name in ("weight", "bias", "running_mean", "running_var"):
             setattr(self, name, getattr(mod, name))
         self.scale, self.zero_point = scale, zero_point
@@ -42,12 +42,12 @@ class _BatchNorm(batchnorm._BatchNorm):
         observer = mod.activation_post_process
         if type(mod) is cls._NNI_BN_RELU_MODULE:
             mod = mod[0]
-        return cls(mod.num_features, mod.eps)._take(mod, *observer.calculate_qparams())
+        return cls(mod.num_features, mod.eps)._copy_statistics(mod, *observer.calculate_qparams())
 
     @classmethod
     def from_reference(cls, bn: Any, output_scale: Any, output_zero_point: Any) -> Any:
         made = cls(bn.num_features, bn.eps, bn.momentum, device=bn.weight.device, dtype=bn.weight.dtype)
-        return made._take(bn, output_scale, output_zero_point)
+        return made._copy_statistics(bn, output_scale, output_zero_point)
 
 
 class BatchNorm2d(_BatchNorm):

@@ -103,14 +103,14 @@ class _ConvNd(WeightedQuantizedModule):
 
     # -- weights -----------------------------------------------------------------------------------------------------
 
-    def _window(self) -> tuple:
+    def _window_arguments(self) -> tuple:
         padding = self.padding if self.padding_mode == "zeros" else (0,) * self._DIMS
         extra = (self.output_padding,) if self.transposed else ()
         return (self.stride, padding, *extra, self.dilation, self.groups)
 
     def set_weight_bias(self, w: Tensor, b: Any) -> None:
         kind = "conv_transpose" if self.transposed else "conv"
-        self._packed_params = getattr(Q, f"{kind}{self._DIMS}d_prepack")(w, b, *self._window())
+        self._packed_params = getattr(Q, f"{kind}{self._DIMS}d_prepack")(w, b, *self._window_arguments())
 
     def _weight_bias(self) -> Any:
         return getattr(Q, f"conv{self._DIMS}d_unpack")(self._packed_params)
@@ -123,7 +123,7 @@ class _ConvNd(WeightedQuantizedModule):
 
     # -- computing ---------------------------------------------------------------------------------------------------
 
-    def _padded(self, input: Any) -> Any:
+    def _pad(self, input: Any) -> Any:
         if len(input.shape) != self._DIMS + 2:
             raise ValueError(f"Input shape must be `{self._SHAPE}`!")
         if self.padding_mode == "zeros":
@@ -131,7 +131,7 @@ class _ConvNd(WeightedQuantizedModule):
         return pad(input, _reverse_repeat_padding(self.padding), mode=self.padding_mode)
 
     def forward(self, input: Tensor) -> Tensor:
-        return getattr(Q, self._OPERATOR)(self._padded(input), self._packed_params, self.scale, self.zero_point)
+        return getattr(Q, self._OPERATOR)(self._pad(input), self._packed_params, self.scale, self.zero_point)
 
     def _get_name(self) -> str:
         return f"Quantized{type(self).__name__}"
@@ -181,7 +181,7 @@ class _ConvNd(WeightedQuantizedModule):
     # -- from others -------------------------------------------------------------------------------------------------
 
     @classmethod
-    def _like(cls, mod: Any) -> Any:
+    def _from_float_sizes(cls, mod: Any) -> Any:
         """Make a quantized layer with the sizes of a float layer."""
         return cls(
             mod.in_channels, mod.out_channels, mod.kernel_size, mod.stride, mod.padding, mod.dilation, mod.groups,
@@ -192,7 +192,7 @@ class _ConvNd(WeightedQuantizedModule):
     def get_qconv(cls, mod: Any, activation_post_process: Any, weight_post_process: Any = None) -> Any:
         """Make the quantized layer from a float one, with scales from these observers."""
         weights = mod.qconfig.weight() if weight_post_process is None else weight_post_process
-        made = cls._like(mod)
+        made = cls._from_float_sizes(mod)
         made.set_weight_bias(observed_weight(mod.weight, weights), mod.bias)
         if activation_post_process is not None and activation_post_process.dtype is not dt.float32:
             scale, zero_point = activation_post_process.calculate_qparams()
@@ -222,7 +222,7 @@ class _ConvNd(WeightedQuantizedModule):
     @classmethod
     def from_reference(cls, ref_qconv: Any, output_scale: Any, output_zero_point: Any) -> Any:
         """Make the quantized layer from a reference layer."""
-        made = cls._like(ref_qconv)
+        made = cls._from_float_sizes(ref_qconv)
         made.set_weight_bias(ref_qconv.get_quantized_weight(), ref_qconv.bias)
         made.scale, made.zero_point = float(output_scale), int(output_zero_point)
         return made
@@ -266,7 +266,7 @@ class _ConvTransposeNd(_ConvNd):
         )  # fmt: skip
 
     @classmethod
-    def _like(cls, mod: Any) -> Any:
+    def _from_float_sizes(cls, mod: Any) -> Any:
         return cls(
             mod.in_channels, mod.out_channels, mod.kernel_size, mod.stride, mod.padding, mod.output_padding, mod.groups,
             mod.bias is not None, mod.dilation, mod.padding_mode,

@@ -109,7 +109,7 @@ class Embedding(nn.Module):
         return self._packed_params._weight()
 
     @classmethod
-    def _like(cls, mod: Any, dtype: Any) -> Any:
+    def _from_float_sizes(cls, mod: Any, dtype: Any) -> Any:
         return cls(mod.num_embeddings, mod.embedding_dim)
 
     @classmethod
@@ -134,7 +134,7 @@ class Embedding(nn.Module):
                 f"The only supported dtype for nnq.{cls.__name__} is torch.quint8 and torch.quint4x2, got {observer.dtype}"
             )
         observer(mod.weight)
-        made = cls._like(mod, observer.dtype)
+        made = cls._from_float_sizes(mod, observer.dtype)
         made.set_weight(_quantize_weight(mod.weight.float(), observer))
         return made
 
@@ -173,7 +173,7 @@ class EmbeddingBag(Embedding):
         return "QuantizedEmbeddingBag"
 
     @classmethod
-    def _like(cls, mod: Any, dtype: Any) -> Any:
+    def _from_float_sizes(cls, mod: Any, dtype: Any) -> Any:
         return cls(
             mod.num_embeddings, mod.embedding_dim, max_norm=mod.max_norm, norm_type=mod.norm_type,
             scale_grad_by_freq=mod.scale_grad_by_freq, mode=mod.mode, sparse=mod.sparse,

@@ -164,19 +164,19 @@ class Linear(WeightedQuantizedModule):
         if weights.dtype is not dt.qint8:
             raise AssertionError(f"Weight observer must have dtype torch.qint8, got {weights.dtype}")
         scale, zero_point = observer.calculate_qparams()  # type: ignore[union-attr]
-        made = cls._like(mod, weights.dtype)
+        made = cls._from_float_sizes(mod, weights.dtype)
         made.set_weight_bias(_quantize_weight(mod.weight.float(), weights), mod.bias)
         made.scale, made.zero_point = float(scale), int(zero_point)
         return made
 
     @classmethod
-    def _like(cls, mod: Any, dtype: Any) -> Any:
+    def _from_float_sizes(cls, mod: Any, dtype: Any) -> Any:
         return cls(mod.in_features, mod.out_features, dtype=dtype)
 
     @classmethod
     def from_reference(cls, ref_qlinear: Any, output_scale: Any, output_zero_point: Any) -> Any:
         """Make the quantized layer from a reference layer."""
-        made = cls._like(ref_qlinear, dt.qint8)
+        made = cls._from_float_sizes(ref_qlinear, dt.qint8)
         made.set_weight_bias(ref_qlinear.get_quantized_weight(), ref_qlinear.bias)
         made.scale, made.zero_point = float(output_scale), int(output_zero_point)
         return made

@@ -13,7 +13,7 @@ from .utils import _keep_scale, chosen_scale
 __all__ = ["GroupNorm", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d", "LayerNorm"]
 
 
-class _Normalised:
+class _QuantizedNorm:
     """Base of quantized normalizations: `_sizes(mod)` are the leading constructor arguments."""
 
     weight: Any
@@ -26,7 +26,7 @@ class _Normalised:
     def _sizes(mod: Any) -> tuple:
         return (mod.num_features,)
 
-    def _take(self, weight: Any, bias: Any, scale: float, zero_point: int, device: Any, dtype: Any) -> None:
+    def _set_parameters(self, weight: Any, bias: Any, scale: float, zero_point: int, device: Any, dtype: Any) -> None:
         self.weight, self.bias = weight, bias
         _keep_scale(self, scale, zero_point, device, dtype)
 
@@ -47,7 +47,7 @@ class _Normalised:
         return mod.affine
 
 
-class LayerNorm(_Normalised, nn.LayerNorm):
+class LayerNorm(_QuantizedNorm, nn.LayerNorm):
     """Layer normalisation of quantized tensors."""
 
     def __init__(
@@ -55,7 +55,7 @@ class LayerNorm(_Normalised, nn.LayerNorm):
         elementwise_affine: bool = True, device: Any = None, dtype: Any = None,
     ):  # fmt: skip
         super().__init__(normalized_shape, eps=eps, elementwise_affine=elementwise_affine, device=device, dtype=dtype)
-        self._take(weight, bias, scale, zero_point, device, dtype)
+        self._set_parameters(weight, bias, scale, zero_point, device, dtype)
 
     def forward(self, input: Tensor) -> Tensor:
         numbers = self.weight, self.bias, self.eps, float(self.scale), int(self.zero_point)
@@ -70,7 +70,7 @@ class LayerNorm(_Normalised, nn.LayerNorm):
         return mod.elementwise_affine
 
 
-class GroupNorm(_Normalised, nn.GroupNorm):
+class GroupNorm(_QuantizedNorm, nn.GroupNorm):
     """Group normalisation of quantized tensors."""
 
     def __init__(
@@ -78,7 +78,7 @@ class GroupNorm(_Normalised, nn.GroupNorm):
         affine: bool = True, device: Any = None, dtype: Any = None,
     ):  # fmt: skip
         super().__init__(num_groups, num_channels, eps, affine, device=device, dtype=dtype)
-        self._take(weight, bias, scale, zero_point, device, dtype)
+        self._set_parameters(weight, bias, scale, zero_point, device, dtype)
 
     def forward(self, input: Tensor) -> Tensor:
         numbers = self.weight, self.bias, self.eps, float(self.scale), int(self.zero_point)
@@ -89,13 +89,13 @@ class GroupNorm(_Normalised, nn.GroupNorm):
         return mod.num_groups, mod.num_channels
 
 
-class _InstanceNorm(_Normalised, instancenorm._InstanceNorm):
+class _InstanceNorm(_QuantizedNorm, instancenorm._InstanceNorm):
     def __init__(
         self, num_features: int, weight: Any, bias: Any, scale: float, zero_point: int, eps: float = 1e-5, momentum: float = 0.1,
         affine: bool = False, track_running_stats: bool = False, device: Any = None, dtype: Any = None,
     ):  # fmt: skip
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device=device, dtype=dtype)
-        self._take(weight, bias, scale, zero_point, device, dtype)
+        self._set_parameters(weight, bias, scale, zero_point, device, dtype)
 
     def forward(self, input: Tensor) -> Tensor:
         return Q.instance_norm(input, self.weight, self.bias, self.eps, float(self.scale), int(self.zero_point))

@@ -25,7 +25,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _by_kind(image: Any, on_tensor: Callable, on_pil: Callable, *args: Any, **options: Any) -> Any:
+def _call_kernel(image: Any, on_tensor: Callable, on_pil: Callable, *args: Any, **options: Any) -> Any:
     """Call the kernel for tensors or the one for PIL images; `options` are for tensors only."""
     if is_pil(image):
         return on_pil(image, *args)
@@ -73,31 +73,31 @@ def to_grayscale(inpt: Any, num_output_channels: int = 1) -> Any:
 def adjust_brightness_image(image: Any, brightness_factor: float) -> Any:
     """Change the brightness: factor 0 gives black, 1 the image itself, 2 doubles it."""
     check_not_negative("brightness_factor", brightness_factor)
-    return _by_kind(image, color.adjust_brightness, pil.adjust_brightness, brightness_factor)
+    return _call_kernel(image, color.adjust_brightness, pil.adjust_brightness, brightness_factor)
 
 
 def adjust_contrast_image(image: Any, contrast_factor: float) -> Any:
     """Change the contrast: factor 0 gives the mean grey, 1 the image itself."""
     check_not_negative("contrast_factor", contrast_factor)
-    return _by_kind(image, color.adjust_contrast, pil.adjust_contrast, contrast_factor, exact=True)
+    return _call_kernel(image, color.adjust_contrast, pil.adjust_contrast, contrast_factor, exact=True)
 
 
 def adjust_saturation_image(image: Any, saturation_factor: float) -> Any:
     """Change the saturation: factor 0 gives grey, 1 the image itself."""
     check_not_negative("saturation_factor", saturation_factor)
-    return _by_kind(image, color.adjust_saturation, pil.adjust_saturation, saturation_factor, exact=True)
+    return _call_kernel(image, color.adjust_saturation, pil.adjust_saturation, saturation_factor, exact=True)
 
 
 def adjust_sharpness_image(image: Any, sharpness_factor: float) -> Any:
     """Change the sharpness: factor 0 blurs, 1 gives the image itself, 2 sharpens."""
     check_not_negative("sharpness_factor", sharpness_factor)
-    return _by_kind(image, filters.adjust_sharpness, pil.adjust_sharpness, sharpness_factor, exact=True)
+    return _call_kernel(image, filters.adjust_sharpness, pil.adjust_sharpness, sharpness_factor, exact=True)
 
 
 def adjust_hue_image(image: Any, hue_factor: float) -> Any:
     """Rotate the hue by `hue_factor` turns."""
     check_hue(hue_factor)
-    return _by_kind(image, color.adjust_hue, pil.adjust_hue, hue_factor)
+    return _call_kernel(image, color.adjust_hue, pil.adjust_hue, hue_factor)
 
 
 def adjust_gamma_image(image: Any, gamma: float, gain: float = 1.0) -> Any:
@@ -130,7 +130,7 @@ def solarize_image(image: Any, threshold: float) -> Any:
 
 def autocontrast_image(image: Any) -> Any:
     """Stretch every channel to the whole range."""
-    return _by_kind(image, color.autocontrast, pil.autocontrast, exact=True)
+    return _call_kernel(image, color.autocontrast, pil.autocontrast, exact=True)
 
 
 def equalize_image(image: Any) -> Any:

@@ -54,13 +54,13 @@ def kernel(face: Any, *kinds: type) -> Callable:
 
     def register(function: Callable) -> Callable:
         for kind in kinds:
-            face.kernels[kind] = _adapted(function, face.names, kind)
+            face.kernels[kind] = _adapt(function, face.names, kind)
         return function
 
     return register
 
 
-def _adapted(function: Callable, names: tuple[str, ...], kind: type) -> Callable:
+def _adapt(function: Callable, names: tuple[str, ...], kind: type) -> Callable:
     """Wrap a kernel so that it takes the functional's arguments and passes on those it declares."""
     accepted = tuple(inspect.signature(function).parameters)[1:]
     details = (
@@ -91,12 +91,12 @@ def _adapted(function: Callable, names: tuple[str, ...], kind: type) -> Callable
                 output = function(value, *args, **kwargs)
             else:
                 output = function(value, **arguments(args, kwargs), **{name: getattr(inpt, name) for name in details})
-        return _wrapped(output, inpt, sized)
+        return _wrap(output, inpt, sized)
 
     return call
 
 
-def _wrapped(output: Any, inpt: Any, sized: bool) -> Any:
+def _wrap(output: Any, inpt: Any, sized: bool) -> Any:
     wrap = type(inpt).wrap
     if sized and isinstance(output, tuple):
         tensor, canvas_size = output
@@ -118,13 +118,13 @@ def _find(face: Any, kind: type, inpt: Any, passthrough: bool = False) -> Callab
             found = table.get(PIL)
     if found is None:
         if passthrough:
-            return _unchanged
+            return _pass_through
         known = ", ".join(sorted("PIL image" if base is PIL else base.__name__ for base in table))
         raise TypeError(f"Functional F.{face.__name__} supports inputs of type {known}, but got {kind} instead.")
     return found
 
 
-def _unchanged(inpt: Any, *args: Any, **kwargs: Any) -> Any:
+def _pass_through(inpt: Any, *args: Any, **kwargs: Any) -> Any:
     return inpt
 
 

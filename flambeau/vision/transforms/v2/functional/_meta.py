@@ -110,17 +110,17 @@ def convert_bounding_box_format(
     if is_pure_tensor(inpt):
         if old_format is None:
             raise ValueError("For pure tensor inputs, `old_format` has to be passed.")
-        return _converted(inpt, box_format(old_format), new, inplace)
+        return _convert(inpt, box_format(old_format), new, inplace)
     if not isinstance(inpt, BoundingBoxes):
         raise TypeError(
             f"Input can either be a plain tensor or a bounding box tv_tensor, but got {type(inpt)} instead."
         )
     if old_format is not None:
         raise ValueError("For bounding box tv_tensor inputs, `old_format` must not be passed.")
-    return BoundingBoxes.wrap(_converted(plain(inpt), inpt.format, new, inplace), inpt, format=new)
+    return BoundingBoxes.wrap(_convert(plain(inpt), inpt.format, new, inplace), inpt, format=new)
 
 
-def _converted(boxes: Tensor, old: BoundingBoxFormat, new: BoundingBoxFormat, inplace: bool) -> Tensor:
+def _convert(boxes: Tensor, old: BoundingBoxFormat, new: BoundingBoxFormat, inplace: bool) -> Tensor:
     if old == new:
         return boxes
     result = box_kernels.convert(boxes, old, new)

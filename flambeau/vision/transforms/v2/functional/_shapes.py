@@ -109,11 +109,11 @@ def crop_bounding_boxes(
     shift = box_kernels.shifted(-left, -top)
     if is_rotated_bounding_format(format):
         return box_kernels.moved(bounding_boxes, format, shift, (height, width), clamping_mode), (height, width)
-    moved = _shifted_boxes(bounding_boxes, format, -left, -top)
+    moved = _shift_boxes(bounding_boxes, format, -left, -top)
     return box_kernels.clamp(moved, format, (height, width), clamping_mode), (height, width)
 
 
-def _shifted_boxes(boxes: Tensor, format: BoundingBoxFormat, x: int, y: int) -> Tensor:
+def _shift_boxes(boxes: Tensor, format: BoundingBoxFormat, x: int, y: int) -> Tensor:
     steps = {
         BoundingBoxFormat.XYXY: [x, y, x, y],
         BoundingBoxFormat.XYXYXYXY: [x, y] * 4,
@@ -150,7 +150,7 @@ def pad_bounding_boxes(
     _check_constant(padding_mode, "bounding boxes")
     border = G.parse_padding(padding)
     canvas = _padded_canvas(canvas_size, border)
-    moved = _shifted_boxes(bounding_boxes, format, border[0], border[2])
+    moved = _shift_boxes(bounding_boxes, format, border[0], border[2])
     return box_kernels.clamp(moved, format, canvas, clamping_mode), canvas
 
 

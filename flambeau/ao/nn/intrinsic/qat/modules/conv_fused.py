@@ -61,7 +61,7 @@ class _ConvBnNd(NormFolding, _ConvNd, nni._FusedModule):
             self.bias = nn.Parameter(torch.empty(self.out_channels))
         else:
             self.register_parameter("bias", None)
-        self._begin(freeze_bn)
+        self._begin_training(freeze_bn)
         self._enable_slow_path_for_better_numerical_stability = False
 
     def reset_bn_parameters(self) -> None:
@@ -75,7 +75,7 @@ class _ConvBnNd(NormFolding, _ConvNd, nni._FusedModule):
         if self._enable_slow_path_for_better_numerical_stability:
             return self._forward_slow(input, zero_bias)
         weight, scale, _ = self._scaled_weight()
-        return self._normed(self._conv_forward(input, weight, zero_bias), scale)
+        return self._apply_norm(self._conv_forward(input, weight, zero_bias), scale)
 
     def _forward_slow(self, input: Tensor, zero_bias: Tensor) -> Tensor:
         """Compute without dividing by the weight's scale, which may be zero; convolves twice in training."""
@@ -121,7 +121,7 @@ class _ConvBnNd(NormFolding, _ConvNd, nni._FusedModule):
             conv.in_channels, conv.out_channels, conv.kernel_size, conv.stride, conv.padding, conv.dilation, conv.groups,
             conv.bias is not None, conv.padding_mode, bn.eps, bn.momentum, False, mod.qconfig,
         )  # fmt: skip
-        return made._take(conv, bn)
+        return made._set_batch_norm(conv, bn)
 
     def to_float(self) -> nn.Module:
         """Return the layers without fake quantization, with the norm folded into the convolution's weight."""

@@ -30,11 +30,11 @@ class LinearBn1d(NormFolding, nn.Linear, nni._FusedModule):
         self.weight_fake_quant = self.qconfig.weight()
         if settings["bias"]:
             self.bias = nn.Parameter(torch.empty(self.out_features))
-        self._begin(freeze_bn)
+        self._begin_training(freeze_bn)
 
     def forward(self, input: Tensor) -> Tensor:
         weight, scale, _ = self._scaled_weight()
-        return self._normed(nn.functional.linear(input, weight), scale)
+        return self._apply_norm(nn.functional.linear(input, weight), scale)
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
@@ -44,7 +44,7 @@ class LinearBn1d(NormFolding, nn.Linear, nni._FusedModule):
         made = cls(
             linear.in_features, linear.out_features, linear.bias is not None, bn.eps, bn.momentum, False, mod.qconfig
         )
-        return made._take(linear, bn)
+        return made._set_batch_norm(linear, bn)
 
     def to_float(self) -> nn.Linear:
         """Return a linear layer without fake quantization, with the norm folded into its weight."""

@@ -45,7 +45,7 @@ class NormFolding(nn.Module):
         self.bn.training = False
         return self
 
-    def _begin(self, freeze_bn: bool) -> None:
+    def _begin_training(self, freeze_bn: bool) -> None:
         self.reset_bn_parameters()
         if self.training and not freeze_bn:
             self.update_bn_stats()
@@ -64,7 +64,7 @@ class NormFolding(nn.Module):
     def _along_channels(self, x: Tensor) -> Tensor:
         return x.reshape([1, -1] + [1] * (self.weight.dim() - 2))
 
-    def _normed(self, product: Tensor, scale: Tensor) -> Tensor:
+    def _apply_norm(self, product: Tensor, scale: Tensor) -> Tensor:
         unscaled = product / scale
         if self.bias is not None:
             unscaled = unscaled + self._along_channels(self.bias)
@@ -78,7 +78,7 @@ class NormFolding(nn.Module):
                 module.train(mode)
         return self
 
-    def _take(self, first: Any, bn: Any) -> Any:
+    def _set_batch_norm(self, first: Any, bn: Any) -> Any:
         self.weight, self.bias = first.weight, first.bias
         for name in _STATE:
             setattr(self.bn, name, getattr(bn, name))

@@ -18,7 +18,7 @@ class ConvAdd2d(nnq.Conv2d):
 
     def forward(self, input: Tensor, extra_input: Tensor) -> Tensor:  # type: ignore[override]
         operator = getattr(Q, self._OPERATOR)
-        return operator(self._padded(input), extra_input, self._packed_params, self.scale, self.zero_point)
+        return operator(self._pad(input), extra_input, self._packed_params, self.scale, self.zero_point)
 
     @classmethod
     def from_reference(cls, ref_qconv: Any, output_scale: Any, output_zero_point: Any) -> Any:

@@ -11,7 +11,7 @@ from ....quantized.modules import conv as nnq
 __all__ = ["ConvReLU1d", "ConvReLU2d", "ConvReLU3d"]
 
 
-class _Fused:
+class _FusedRelu:
     """Mixin before the class of a quantized convolution: relu is part of the operator."""
 
     _WITH_NORM: ClassVar[Any]  # the layer trained with normalisation, which is folded into the weights
@@ -27,7 +27,7 @@ class _Fused:
         return super().from_reference(ref_qconv[0], output_scale, output_zero_point)  # type: ignore[misc]
 
 
-class ConvReLU1d(_Fused, nnq.Conv1d):
+class ConvReLU1d(_FusedRelu, nnq.Conv1d):
     """Convolution of quantized sequences and relu."""
 
     _FLOAT_MODULE: ClassVar[Any] = nni.ConvReLU1d
@@ -35,7 +35,7 @@ class ConvReLU1d(_Fused, nnq.Conv1d):
     _WITH_NORM: ClassVar[Any] = nniqat.ConvBnReLU1d
 
 
-class ConvReLU2d(_Fused, nnq.Conv2d):
+class ConvReLU2d(_FusedRelu, nnq.Conv2d):
     """Convolution of quantized feature maps and relu."""
 
     _FLOAT_MODULE: ClassVar[Any] = nni.ConvReLU2d
@@ -43,7 +43,7 @@ class ConvReLU2d(_Fused, nnq.Conv2d):
     _WITH_NORM: ClassVar[Any] = nniqat.ConvBnReLU2d
 
 
-class ConvReLU3d(_Fused, nnq.Conv3d):
+class ConvReLU3d(_FusedRelu, nnq.Conv3d):
     """Convolution of quantized volumes and relu."""
 
     _FLOAT_MODULE: ClassVar[Any] = nni.ConvReLU3d

@@ -14,7 +14,7 @@ from ....quantized.modules.linear import Linear
 __all__ = ["LinearLeakyReLU", "LinearReLU", "LinearTanh"]
 
 
-class _Fused(Linear):
+class _FusedActivation(Linear):
     def _get_name(self) -> str:
         return f"Quantized{type(self).__name__}"
 
@@ -23,7 +23,7 @@ class _Fused(Linear):
         return super().from_reference(ref_mod[0], output_scale, output_zero_point)
 
 
-class LinearReLU(_Fused):
+class LinearReLU(_FusedActivation):
     """Quantized linear layer followed by ReLU."""
 
     _FLOAT_MODULE = nni.LinearReLU
@@ -35,7 +35,7 @@ class LinearReLU(_Fused):
         return Q.linear_relu(x, self._packed_params._packed_params, self.scale, self.zero_point)
 
 
-class LinearLeakyReLU(_Fused):
+class LinearLeakyReLU(_FusedActivation):
     """Quantized linear layer followed by LeakyReLU."""
 
     _FLOAT_MODULE = nni.LinearLeakyReLU
@@ -51,7 +51,7 @@ class LinearLeakyReLU(_Fused):
         return Q.linear_leaky_relu(x, packed, self.scale, self.zero_point, self.negative_slope)
 
     @classmethod
-    def _like(cls, mod: Any, dtype: Any) -> Any:
+    def _from_float_sizes(cls, mod: Any, dtype: Any) -> Any:
         return cls(mod.in_features, mod.out_features, 0.01, dtype=dtype)
 
     @classmethod
@@ -67,7 +67,7 @@ class LinearLeakyReLU(_Fused):
         return made
 
 
-class LinearTanh(_Fused):
+class LinearTanh(_FusedActivation):
     """Quantized linear layer followed by Tanh."""
 
     _FLOAT_MODULE = nni.LinearTanh

@@ -12,7 +12,7 @@ from ...modules import conv as nnq
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
 
 
-class _Dynamic:
+class _DynamicConv:
     """Mixin before the class of a quantized layer: its inputs are quantized at each call."""
 
     _DIMS: ClassVar[Any]
@@ -32,40 +32,40 @@ class _Dynamic:
         return f"DynamicQuantized{type(self).__name__}"
 
     def forward(self, input: Tensor, reduce_range: bool = True) -> Tensor:
-        return getattr(Q, self._OPERATOR)(self._padded(input), self._packed_params, reduce_range)  # type: ignore[attr-defined]
+        return getattr(Q, self._OPERATOR)(self._pad(input), self._packed_params, reduce_range)  # type: ignore[attr-defined]
 
 
-class Conv1d(_Dynamic, nnq.Conv1d):
+class Conv1d(_DynamicConv, nnq.Conv1d):
     """Convolves sequences with quantized weights."""
 
     _OPERATOR: ClassVar[Any] = "conv1d_dynamic"
 
 
-class Conv2d(_Dynamic, nnq.Conv2d):
+class Conv2d(_DynamicConv, nnq.Conv2d):
     """Convolves images or feature maps with quantized weights."""
 
     _OPERATOR: ClassVar[Any] = "conv2d_dynamic"
 
 
-class Conv3d(_Dynamic, nnq.Conv3d):
+class Conv3d(_DynamicConv, nnq.Conv3d):
     """Convolves volumes with quantized weights."""
 
     _OPERATOR: ClassVar[Any] = "conv3d_dynamic"
 
 
-class ConvTranspose1d(_Dynamic, nnq.ConvTranspose1d):
+class ConvTranspose1d(_DynamicConv, nnq.ConvTranspose1d):
     """Transposed convolution of sequences with quantized weights."""
 
     _OPERATOR: ClassVar[Any] = "conv_transpose1d_dynamic"
 
 
-class ConvTranspose2d(_Dynamic, nnq.ConvTranspose2d):
+class ConvTranspose2d(_DynamicConv, nnq.ConvTranspose2d):
     """Transposed convolution of feature maps with quantized weights."""
 
     _OPERATOR: ClassVar[Any] = "conv_transpose2d_dynamic"
 
 
-class ConvTranspose3d(_Dynamic, nnq.ConvTranspose3d):
+class ConvTranspose3d(_DynamicConv, nnq.ConvTranspose3d):
     """Transposed convolution of volumes with quantized weights."""
 
     _OPERATOR: ClassVar[Any] = "conv_transpose3d_dynamic"

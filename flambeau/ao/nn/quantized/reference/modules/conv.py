@@ -41,7 +41,7 @@ class _ConvNd(float_conv._ConvNd, ReferenceQuantizedModule):
         return take_parameters(made, float_conv)
 
 
-class _Forward(_ConvNd):
+class _ReferenceForward(_ConvNd):
     def forward(self, x: Tensor) -> Tensor:
         function = getattr(nn.functional, f"conv{self._spatial}d")
         return function(x, self.get_weight(), self.bias, self.stride, self.padding, self.dilation, self.groups)
@@ -60,15 +60,15 @@ class _ConvTransposeNd(_ConvNd):
         return function(x, self.get_weight(), self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
 
 
-class Conv1d(_Forward, nn.Conv1d):
+class Conv1d(_ReferenceForward, nn.Conv1d):
     """nn.Conv1d whose weight is quantized and dequantized."""
 
 
-class Conv2d(_Forward, nn.Conv2d):
+class Conv2d(_ReferenceForward, nn.Conv2d):
     """nn.Conv2d whose weight is quantized and dequantized."""
 
 
-class Conv3d(_Forward, nn.Conv3d):
+class Conv3d(_ReferenceForward, nn.Conv3d):
     """nn.Conv3d whose weight is quantized and dequantized."""
 
 

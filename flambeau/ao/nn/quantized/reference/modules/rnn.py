@@ -13,17 +13,17 @@ from .utils import _NO_QPARAMS, _quantize_and_dequantize_weight, _quantize_weigh
 __all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNNCell", "get_quantized_weight"]
 
 
-def _parts(module: Any, name: str) -> list:
+def _parameters_of(module: Any, name: str) -> list:
     suffixes = ("_qscheme", "_dtype", "_scale", "_zero_point", "_axis_int")
     return [getattr(module, name), *(getattr(module, name + s, None) for s in suffixes)]
 
 
 def get_quantized_weight(module: Any, wn: str) -> Tensor | None:
     """Return a weight of a recurrent layer as a quantized tensor."""
-    return _quantize_weight(*_parts(module, wn)) if hasattr(module, wn) else None
+    return _quantize_weight(*_parameters_of(module, wn)) if hasattr(module, wn) else None
 
 
-class _Recurrent(nn.Module):
+class _RecurrentBase(nn.Module):
     """Base of the reference recurrent layers: stores scale and zero point of each weight as `<name>_scale` and so on."""
 
     _weight_names: list[str]
@@ -52,15 +52,15 @@ class _Recurrent(nn.Module):
         return f"Quantized{type(self).__name__}(Reference)"
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        rounded = {name: _quantize_and_dequantize_weight(*_parts(self, name)) for name in self._weight_names}
+        rounded = {name: _quantize_and_dequantize_weight(*_parameters_of(self, name)) for name in self._weight_names}
         float_class = next(c for c in type(self).__mro__ if c in _FLOAT)
-        return _called(self, rounded, float_class, args, kwargs)
+        return _call_float_forward(self, rounded, float_class, args, kwargs)
 
 
 _FLOAT = (nn.RNNCell, nn.LSTMCell, nn.GRUCell, nn.LSTM, nn.GRU)
 
 
-def _called(module: Any, rounded: dict[str, Tensor], float_class: Any, args: tuple, kwargs: dict) -> Any:
+def _call_float_forward(module: Any, rounded: dict[str, Tensor], float_class: Any, args: tuple, kwargs: dict) -> Any:
     """Call the float layer's forward with other weights."""
     own = {name: module._parameters[name] for name in rounded}
     try:
@@ -70,7 +70,7 @@ def _called(module: Any, rounded: dict[str, Tensor], float_class: Any, args: tup
         module._parameters.update(own)
 
 
-class _Cell(_Recurrent):
+class _ReferenceCell(_RecurrentBase):
     _weight_names = ["weight_ih", "weight_hh"]
 
     def __init__(self, *args: Any, weight_qparams_dict: dict[str, Any] | None = None, **kwargs: Any) -> None:
@@ -89,10 +89,10 @@ class _Cell(_Recurrent):
         return get_quantized_weight(self, "weight_hh")
 
     def get_weight_ih(self) -> Tensor:
-        return _quantize_and_dequantize_weight(*_parts(self, "weight_ih"))
+        return _quantize_and_dequantize_weight(*_parameters_of(self, "weight_ih"))
 
     def get_weight_hh(self) -> Tensor:
-        return _quantize_and_dequantize_weight(*_parts(self, "weight_hh"))
+        return _quantize_and_dequantize_weight(*_parameters_of(self, "weight_hh"))
 
     @classmethod
     def from_float(cls, mod: Any, weight_qparams_dict: dict[str, Any], use_precomputed_fake_quant: bool = False) -> Any:
@@ -107,19 +107,19 @@ class _Cell(_Recurrent):
         return made
 
 
-class RNNCell(_Cell, nn.RNNCell):
+class RNNCell(_ReferenceCell, nn.RNNCell):
     """nn.RNNCell whose weights are quantized and dequantized."""
 
 
-class LSTMCell(_Cell, nn.LSTMCell):
+class LSTMCell(_ReferenceCell, nn.LSTMCell):
     """nn.LSTMCell whose weights are quantized and dequantized."""
 
 
-class GRUCell(_Cell, nn.GRUCell):
+class GRUCell(_ReferenceCell, nn.GRUCell):
     """nn.GRUCell whose weights are quantized and dequantized."""
 
 
-class _Layers(_Recurrent):
+class _ReferenceLayers(_RecurrentBase):
     def __init__(self, *args: Any, weight_qparams_dict: dict[str, Any] | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._weight_names = [name for name in self._flat_weights_names if name.startswith("weight")]
@@ -144,9 +144,9 @@ class _Layers(_Recurrent):
         return made
 
 
-class LSTM(_Layers, nn.LSTM):
+class LSTM(_ReferenceLayers, nn.LSTM):
     """nn.LSTM whose weights are quantized and dequantized."""
 
 
-class GRU(_Layers, nn.GRU):
+class GRU(_ReferenceLayers, nn.GRU):
     """nn.GRU whose weights are quantized and dequantized."""

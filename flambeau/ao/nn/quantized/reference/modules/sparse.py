@@ -13,7 +13,7 @@ __all__ = ["Embedding", "EmbeddingBag"]
 F = nn.functional
 
 
-class _Table(ReferenceQuantizedModule):
+class _ReferenceTable(ReferenceQuantizedModule):
     """An embedding whose weight is quantized and dequantized at each call."""
 
     def __init__(self, *args: Any, weight_qparams: dict[str, Any] | None = None, **kwargs: Any) -> None:
@@ -29,7 +29,7 @@ class _Table(ReferenceQuantizedModule):
         return cls(**settings_of(mod), _weight=mod.weight, **where, weight_qparams=weight_qparams)
 
 
-class Embedding(_Table, nn.Embedding):
+class Embedding(_ReferenceTable, nn.Embedding):
     """nn.Embedding whose weight is quantized and dequantized."""
 
     def forward(self, input: Tensor) -> Tensor:
@@ -49,7 +49,7 @@ class Embedding(_Table, nn.Embedding):
         return cls._of(mod, weight_qparams)
 
 
-class EmbeddingBag(_Table, nn.EmbeddingBag):
+class EmbeddingBag(_ReferenceTable, nn.EmbeddingBag):
     """nn.EmbeddingBag whose weight is quantized and dequantized."""
 
     def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:

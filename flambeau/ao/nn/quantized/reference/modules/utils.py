@@ -12,7 +12,7 @@ from ......core.tensor import Tensor
 __all__ = ["ReferenceQuantizedModule"]
 
 _BY_CHANNEL = (torch.per_channel_affine, torch.per_channel_affine_float_qparams)
-_CODED = (torch.quint8, torch.qint8, torch.quint4x2, torch.qint32)
+_QUANTIZED_DTYPES = (torch.quint8, torch.qint8, torch.quint4x2, torch.qint32)
 _NO_QPARAMS: dict[str, Any] = {"qscheme": torch.per_tensor_affine, "dtype": torch.quint8, "scale": 1.0, "zero_point": 0}
 
 
@@ -38,7 +38,7 @@ class ReferenceQuantizedModule(nn.Module):
             raise AssertionError(
                 f"qscheme: {self.weight_qscheme} is not supported in reference quantized {self._get_name()}"
             )
-        coded = self.weight_dtype in _CODED
+        coded = self.weight_dtype in _QUANTIZED_DTYPES
         axis = qparams["axis"] if coded and self.weight_qscheme in _BY_CHANNEL else 0
         for name, value, dtype in (
             ("weight_scale", qparams["scale"] if coded else 1.0, torch.float),
@@ -59,10 +59,10 @@ class ReferenceQuantizedModule(nn.Module):
     def get_weight(self) -> Tensor:
         """Return the weight, quantized and dequantized."""
         if self.is_decomposed and self.weight_dtype != torch.float16:
-            return self._decomposed(self.get_quantized_weight(), "dequantize")
+            return self._quantize_dequantize(self.get_quantized_weight(), "dequantize")
         return _quantize_and_dequantize_weight(*self._weight_parts())
 
-    def _decomposed(self, weight: Tensor, way: str) -> Tensor:
+    def _quantize_dequantize(self, weight: Tensor, way: str) -> Tensor:
         kind = torch.iinfo(self.weight_dtype)
         low = kind.min if self.weight_quant_min is None else self.weight_quant_min
         high = kind.max if self.weight_quant_max is None else self.weight_quant_max
@@ -75,7 +75,7 @@ class ReferenceQuantizedModule(nn.Module):
     def get_quantized_weight(self) -> Tensor:
         """Return the weight as a quantized tensor; as an integer tensor if the model is decomposed."""
         if self.is_decomposed and self.weight_dtype != torch.float16:
-            return self._decomposed(self.weight, "quantize")
+            return self._quantize_dequantize(self.weight, "quantize")
         return _quantize_weight(*self._weight_parts())
 
     def _save_to_state_dict(self, destination, prefix, keep_vars) -> None:
@@ -97,7 +97,7 @@ def _quantize_weight(weight: Tensor, qscheme: Any, dtype: Any, scale: Any, zero_
         return weight.to(dtype)
     if qscheme == torch.per_tensor_affine and dtype in (torch.quint8, torch.qint8, torch.qint32):
         return torch.quantize_per_tensor(weight, scale, zero_point, dtype)
-    if qscheme in _BY_CHANNEL and dtype in _CODED:
+    if qscheme in _BY_CHANNEL and dtype in _QUANTIZED_DTYPES:
         return torch.quantize_per_channel(weight, scale, zero_point, axis, dtype)
     raise ValueError(f"Unsupported dtype and qscheme: {dtype}, {qscheme}")
 
