@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ops.machinery.schema import quoted
 from .ir import Node, Value
-from .types import STRING, DictType, InterfaceType, ListType, OptionalType, TupleType, Type, UnionType
+from .types import DictType, InterfaceType, ListType, OptionalType, TupleType, Type, UnionType
 
 if TYPE_CHECKING:
     from .printing import Body
@@ -88,11 +88,7 @@ def _uninitialized(body: Body, node: Node, inputs: list[str]) -> str:
 
 
 def _item(body: Body, node: Node, inputs: list[str]) -> str:
-    return (
-        f"{inputs[0]}[{inputs[1]}]"
-        if node.inputs_[0].type is not STRING
-        else f"torch.__getitem__({inputs[0]}, {inputs[1]})"
-    )
+    return f"{inputs[0]}[{inputs[1]}]" if is_identifier(inputs[0]) else f"({inputs[0]})[{inputs[1]}]"
 
 
 def _tuple_index(body: Body, node: Node, inputs: list[str]) -> str:
@@ -113,7 +109,7 @@ EXPRESSIONS: dict[str, Any] = {
     "aten::Int": _cast("int"), "aten::Float": _cast("float"), "prim::unchecked_cast": _unchecked,
     "prim::unchecked_unwrap_optional": _unchecked, "prim::isinstance": _isinstance, "prim::Uninitialized": _uninitialized,
     "aten::__getitem__": _item, "prim::TupleIndex": _tuple_index, "aten::IntImplicit": _implicit, "aten::FloatImplicit": _implicit,
-    "aten::ScalarImplicit": _implicit, "aten::ComplexImplicit": _implicit, "prim::tolist": _to_list,
+    "aten::ScalarImplicit": _implicit, "aten::ComplexImplicit": _implicit, "prim::tolist": _to_list, "aten::sorted": _cast("sorted"),
     "prim::EnumName": lambda body, node, inputs: f"({inputs[0]}).name",
     "prim::EnumValue": lambda body, node, inputs: f"({inputs[0]}).value",
     "prim::Print": lambda body, node, inputs: f"print({', '.join(inputs)})",

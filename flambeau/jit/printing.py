@@ -110,6 +110,9 @@ class Body:
     def function(self, function: Function) -> str:
         graph, schema = function.graph, function.schema
         self.scan(graph)
+        if function.owner is not None:  # most often called `self`, a name that nothing else gets
+            self.names[graph.inputs_[0]] = schema.arguments[0].name
+            self.used.add(schema.arguments[0].name)
         self.define(graph.inputs_)
         head = self._head(function, schema, graph.inputs_)
         self.level += 1
@@ -118,21 +121,17 @@ class Body:
         return head + "\n".join(self.lines) + "\n"
 
     def _head(self, function: Function, schema: Schema, values: Sequence[Value]) -> str:
-        indent = "  " * self.level
         words = []
         for number, (argument, value) in enumerate(zip(schema.arguments, values)):
-            name = self.use(value)
-            if number == 0 and function.owner is not None:
-                word = f"self: {self.printer.type_name(argument.type)}" if self.printer.importable else "self"
-                self.names[value] = "self"
-                words.append(word)
+            if number == 0 and function.owner is not None and not self.printer.importable:
+                words.append(self.use(value))
                 continue
-            word = f"{name}: {self.printer.type_name(argument.type)}"
+            word = f"{self.use(value)}: {self.printer.type_name(argument.type)}"
             if argument.default is not REQUIRED:
                 word += f"={self.literal(argument.default, argument.type)}"
             words.append(word)
-        inside = f",\n{indent}    ".join(words)
-        return f"{indent}def {function.base_name}({inside}) -> {self.printer.type_name(T.result_type(schema))}:\n"
+        inside = ",\n    ".join(words)
+        return f"{'  ' * self.level}def {function.base_name}({inside}) -> {self.printer.type_name(T.result_type(schema))}:\n"
 
     def leave(self, block: Block) -> None:
         self.split(block.outputs_)

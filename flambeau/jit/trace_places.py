@@ -43,3 +43,13 @@ def variable_name(tensor: Tensor) -> str:
 def warn(text: str) -> None:
     _, level = _user_frame()
     warnings.warn(text, TracerWarning, stacklevel=level)
+
+
+def warn_of_constant(kind: str) -> None:
+    """Warn that a tensor or a size became a number or a truth value of Python, which a trace keeps as it is."""
+    warn(f"Converting a tensor to a Python {kind} might cause the trace to be incorrect. We can't record the data flow of Python values, so this value will be treated as a constant in the future. This means that the trace might not generalize to other inputs!")  # fmt: skip
+
+
+def is_user_call() -> bool:
+    """Return whether the function that asks was called by code outside this library."""
+    return str(sys._getframe(2).f_globals.get("__name__", "")).partition(".")[0] != "flambeau"

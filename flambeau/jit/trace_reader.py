@@ -8,6 +8,7 @@ from typing import Any
 import flambeau as torch
 
 from ..core.native_class import CustomClass
+from ..core.pytree import tree_map_only
 from ..core.tensor import Tensor
 from ..graph import program
 from . import operators
@@ -19,7 +20,7 @@ from .matching import Named, carry_out, match_call
 from .schema import schemas_of
 from .source import Range
 from .trace_recorder import ENTER, LEAVE, RETURN, UNTRACEABLE, Submodule, Tracer
-from .traced_sizes import TracedInt, plain
+from .traced_sizes import TracedNumber, plain
 from .type_joins import unshaped
 from .values import FunctionValue
 
@@ -65,7 +66,8 @@ class TraceReader:
         elif call.op is LEAVE:
             self.frames.pop()
         elif call.op is RETURN:
-            self.result = self.value(call.args[0])
+            sizes = tree_map_only(TracedNumber, lambda n: self.insert("prim::NumToTensor", [n.make()]), call.args[0])
+            self.result = self.value(sizes)
         else:
             insert = self._call_script if isinstance(call.op, Function) else self.call_node
             self.set_value(call.results, insert(call.op, call.args, call.kwargs))
@@ -88,13 +90,16 @@ class TraceReader:
 
     def value(self, thing: Any) -> Value:
         """Return the graph value of a Python value."""
+        if isinstance(thing, Value):
+            return thing
         if isinstance(thing, (program.Value, Tensor)):  # tensors that are keys of a dict stay what they are
             return self.tensor(thing if isinstance(thing, program.Value) else self.tracer.held(thing))
         if isinstance(thing, Submodule):
             return self._attribute(thing.path) if thing.path else self.frames[0].self_value  # type: ignore[return-value]
-        if isinstance(thing, TracedInt) and thing.tracer is self.tracer:
-            return thing.make()
-        thing = int(thing) if type(thing) is TracedInt else thing
+        if isinstance(thing, TracedNumber):
+            if thing.tracer is self.tracer:
+                return thing.make()
+            thing = plain(thing)
         kind = T.OF_PYTHON.get(type(thing))
         if kind is not None:
             return self.constant(thing, kind)
@@ -107,6 +112,8 @@ class TraceReader:
         if isinstance(thing, dict):
             pairs = [(self.value(k), self.value(v)) for k, v in thing.items()]
             held = unshaped(pairs[0][1].type) if pairs else T.TENSOR
+            if wrong := [v for _, v in pairs if unshaped(v.type) != held]:
+                raise RuntimeError(f"Dictionary inputs to traced functions must have consistent type. Found {held.code} and {unshaped(wrong[0].type).code}")  # fmt: skip
             with self.graph.at(self.frame.block):
                 return self.graph.dict_of(T.DictType(pairs[0][0].type if pairs else T.STRING, held), pairs)
         if isinstance(thing, torch.Generator):
@@ -198,7 +205,11 @@ class TraceReader:
         return self.insert("aten::size", [self.nodes[value.number], self.constant(dim, T.INT)])
 
     def combine(self, symbol: str, left: Any, right: Any) -> Value:
-        return self.insert(f"aten::{symbol}", [self.value(left), self.value(right)])
+        space = "prim" if symbol in ("min", "max") else "aten"
+        made = self.insert(f"{space}::{symbol}", [self.value(left), self.value(right)])
+        # A power of integers is a float for TorchScript, for Python it is one only where the exponent is negative.
+        is_whole = symbol == "pow" and isinstance(left, int) and isinstance(right, int) and right >= 0
+        return self.insert("aten::Int", [made]) if is_whole else made
 
     # -- calls -----------------------------------------------------------------------------------------------------------
     @staticmethod

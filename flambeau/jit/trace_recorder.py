@@ -13,11 +13,12 @@ from ..graph import program
 from ..library.aten.choice import choose
 from ..library.aten.overloads import OpOverload
 from ..nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from ..ops.creation.construct import tensor
 from .functions import Function
 from .module import ScriptModule
 from .schema import symbol_of
-from .trace_places import user_range, variable_name
-from .traced_sizes import TracedSizes, plain
+from .trace_places import user_range, variable_name, warn_of_constant
+from .traced_sizes import TracedNumber, TracedSizes, plain
 
 ENTER, LEAVE, RETURN = "enter", "leave", "return"  # what is written down besides calls: (path,), (), (result,)
 
@@ -47,6 +48,7 @@ class Tracer(TracedSizes):
 
     differentiates = False
     reads_values = True
+    follows_floats = True
     reads_python = True  # subscripts are seen with every slice, and with the numbers that the program wrote
 
     def __init__(self, root: Any = None, scope_of: Callable[[Any], str] | None = None):
@@ -94,8 +96,8 @@ class Tracer(TracedSizes):
             return function(*args, **kwargs)
         if op.tells and not op.has_parts:
             return self.python_value(op, function, args, kwargs)
-        if op.data and not isinstance(op.bind(args, kwargs)[op.data], Tensor):
-            return self.run(function, args, kwargs)
+        if op.data and not isinstance(data := op.bind(args, kwargs)[op.data], Tensor):
+            return self._made_of(data, function, args, kwargs)
         symbol = symbol_of(op)
         if not symbol.startswith("aten::"):  # `quantized::linear`, or a user's
             return self._recorded(symbol, (args, kwargs), function, args, kwargs)
@@ -118,6 +120,14 @@ class Tracer(TracedSizes):
             if argument.name.startswith("cudnn_enable"):  # a graph may be run elsewhere
                 values[place] = True
         return self._recorded(schema.name, schema.as_call(values), lambda *a, **k: overload.run(a, k), args, kwargs)
+
+    def _made_of(self, data: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+        """Run a call that makes a tensor of Python data: a constant of the graph, unless it is the size of a tensor."""
+        made = self.run(function, args, kwargs)
+        if not isinstance(data, TracedNumber) or made.requires_grad:
+            return made
+        number = self._recorded("prim::NumToTensor", ((data,), {}), tensor, (data,), {})
+        return number if made.dtype is number.dtype else self.aten.to.dtype(number, made.dtype)
 
     def _into(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         """Run and record a call with `out=`."""
@@ -153,6 +163,9 @@ class Tracer(TracedSizes):
             )
 
     # -- compiled code -----------------------------------------------------------------------------------------------------
+    def lost(self, size: TracedNumber) -> None:
+        warn_of_constant("float")
+
     def call_script(self, function: Function, args: tuple, kwargs: dict) -> Any:
         """Run a compiled function or method, and record the call, so that the graph calls it too."""
         if self.quiet:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -12,73 +13,101 @@ from ..core.tensor import Tensor, tensors_in
 from ..graph import program
 from ..graph.recorder import TensorRecorder
 from ..library.aten.dispatch import AtenMode
-from .trace_places import warn
+from .trace_places import is_user_call, warn_of_constant
 from .tracing_state import active, set_active
 
 
-class TracedInt(int):
-    """A tensor size with its origin: arithmetic with it is recorded."""
+class TracedNumber:
+    """Mix-in for a number computed from sizes of tensors: it has its origin, and arithmetic with it is recorded."""
 
     tracer: Any
-    make: Any
+    make: Any  # returns the graph's value
     is_followed = True  # a Size keeps it
 
     @staticmethod
-    def of(number: int, tracer: Any, make: Callable[[], Any]) -> TracedInt:
-        made = TracedInt(number)
+    def of(number: float, tracer: Any, make: Callable[[], Any]) -> Any:
+        """Return an int or a float with its origin."""
+        made = (TracedInt if isinstance(number, int) else TracedFloat)(number)
         made.tracer, made.make = tracer, functools.cache(make)
         return made
 
     def __reduce__(self) -> Any:
-        return int, (int(self),)
+        return type(self).__mro__[2], (plain(self),)  # the int or float that it is
+
+    def __neg__(self) -> Any:
+        return self * -1
+
+    def __abs__(self) -> Any:
+        return self.__sym_max__(-self)  # type: ignore[attr-defined]
 
 
-def _recorded(alone: Callable, symbol: str, turned: bool = False) -> Any:
-
-    def run(self: TracedInt, other: Any) -> Any:
-        result = alone(self, other)
-        tracer = self.tracer
-        if type(result) is not int or not isinstance(other, int) or not tracer.listening():
-            _tell_lost(self, result, other)
-            return result
-        pair = (other, self) if turned else (self, other)
-        return TracedInt.of(result, tracer, lambda: tracer.combine(symbol, *pair))
-
-    return run
+class TracedInt(TracedNumber, int):
+    """A tensor size, or an integer computed from sizes."""
 
 
-for _name, _symbol in (("add", "add"), ("sub", "sub"), ("mul", "mul"), ("floordiv", "floordiv"), ("mod", "remainder")):
-    setattr(TracedInt, f"__{_name}__", _recorded(getattr(int, f"__{_name}__"), _symbol))
-    setattr(TracedInt, f"__r{_name}__", _recorded(getattr(int, f"__r{_name}__"), _symbol, turned=True))
-for _name, _choose in (("min", min), ("max", max)):  # what torch.sym_min and torch.sym_max ask
-    setattr(TracedInt, f"__sym_{_name}__", _recorded(lambda a, b, f=_choose: int(f(a, b)), _name))
+class TracedFloat(TracedNumber, float):
+    """A float computed from sizes."""
+
+    def __int__(self) -> int:
+        if self.tracer.listening():
+            warn_of_constant("integer")
+        return int(plain(self))
 
 
-def _tell_lost(size: TracedInt, result: Any, *other: Any) -> None:
-    """Tell the recorder that a size was used in float arithmetic, which is not recorded."""
-    if size.tracer.listening() and any(isinstance(n, float) for n in (result, *other)):
-        size.tracer.lost(size)
+def _recorded(symbol: str, compute: Callable[[Any, Any], Any], reflected: bool = False) -> Any:
+    """Return the method for an operation of two numbers that the recorder writes down."""
 
-
-def _lost(alone: Callable) -> Any:
-    """Return an operation of TracedInt whose result is not recorded, about which the recorder may warn."""
-
-    def run(self: TracedInt, *other: Any) -> Any:
-        result = alone(self, *other)
-        _tell_lost(self, result, *other)
-        return result
+    def run(self: TracedNumber, other: Any) -> Any:
+        if not isinstance(other, (int, float)):
+            return NotImplemented
+        operands = (other, self) if reflected else (self, other)
+        return self.tracer.computed(symbol, operands, compute(*map(plain, operands)))
 
     return run
 
 
-for _name in ("truediv", "rtruediv", "pow", "rpow", "float"):
-    setattr(TracedInt, f"__{_name}__", _lost(getattr(int, f"__{_name}__")))
+_ARITHMETIC = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "mod": operator.mod,
+    "truediv": operator.truediv, "pow": operator.pow,
+}  # fmt: skip
+_SYMBOLS = {"mod": "remainder", "truediv": "div"}  # what TorchScript calls them
+for _name, _compute in _ARITHMETIC.items():
+    _symbol = _SYMBOLS.get(_name, _name)
+    setattr(TracedNumber, f"__{_name}__", _recorded(_symbol, _compute))
+    setattr(TracedNumber, f"__r{_name}__", _recorded(_symbol, _compute, reflected=True))
+for _name, _compute in (("min", min), ("max", max)):  # what torch.sym_min and torch.sym_max ask
+    setattr(TracedNumber, f"__sym_{_name}__", _recorded(_name, _compute))
+
+
+def _as_float(self: TracedNumber) -> float:
+    """Return a plain float, which is a constant of what is recorded."""
+    if self.tracer.listening():
+        self.tracer.lost(self)
+    return float(plain(self))
+
+
+def _compared(compare: Callable[[Any, Any], Any]) -> Any:
+    """Return the method for a comparison, whose result is a constant of what is recorded: the user is warned."""
+
+    def run(self: TracedNumber, other: Any) -> Any:
+        if self.tracer.listening() and is_user_call():
+            warn_of_constant("boolean")
+        return compare(plain(self), plain(other))
+
+    return run
+
+
+TracedNumber.__float__ = _as_float  # type: ignore[attr-defined]
+for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
+    setattr(TracedNumber, f"__{_name}__", _compared(getattr(operator, _name)))
+TracedNumber.__hash__ = lambda self: hash(plain(self))  # type: ignore[assignment]
 
 
 class TracedSizes(TensorRecorder, AtenMode):
     """Recorder that represents tensors' sizes as traced numbers; `reader` converts them to graph values when the recording is read."""
 
     reader: Any = None
+    follows_floats = False  # whether floats computed from sizes are recorded, too
     quiet = 0  # how many functions that are not to be seen run
 
     def __init__(self, *args: Any) -> None:
@@ -104,7 +133,18 @@ class TracedSizes(TensorRecorder, AtenMode):
         """Return the graph value of a number computed from sizes."""
         return self.reader.combine(symbol, left, right)
 
-    def lost(self, size: TracedInt) -> None:
+    def computed(self, symbol: str, operands: tuple, result: float) -> Any:
+        """Return the result of arithmetic with sizes: with its origin if that is recorded."""
+        if not self.listening():
+            return result
+        if isinstance(result, int) or self.follows_floats:
+            return TracedNumber.of(result, self, lambda: self.combine(symbol, *operands))
+        for size in operands:
+            if isinstance(size, TracedNumber):
+                self.lost(size)
+        return result
+
+    def lost(self, size: TracedNumber) -> None:
         """Hook for subclasses: a size was converted to a number that is not recorded."""
 
     def know(self, t: Tensor) -> program.Value:
@@ -131,7 +171,7 @@ class TracedSizes(TensorRecorder, AtenMode):
         result = self.run(function, args, kwargs)
         numbers = {bool: "boolean", int: "integer", float: "float"}
         word = numbers.get(type(result), op.tells)
-        warn(f"Converting a tensor to a Python {word} might cause the trace to be incorrect. We can't record the data flow of Python values, so this value will be treated as a constant in the future. This means that the trace might not generalize to other inputs!")  # fmt: skip
+        warn_of_constant(word)
         return result
 
     def trace_shape(self, tensor: Tensor, size: Callable[[int], Any]) -> None:
@@ -159,9 +199,11 @@ class TracedSizes(TensorRecorder, AtenMode):
 
 
 def plain(tree: Any) -> Any:
-    """Return arguments with traced sizes replaced by plain numbers."""
-    if type(tree) is TracedInt:
-        return int(tree)
+    """Return arguments with traced numbers replaced by plain ones."""
+    if isinstance(tree, TracedInt):
+        return int.__int__(tree)
+    if isinstance(tree, TracedFloat):
+        return float.__float__(tree)
     if isinstance(tree, Size):
         return make_size([int(n) for n in tree])
     if type(tree) in (list, tuple):

@@ -27,9 +27,9 @@ from .trace_lifting import lift, tidy
 from .trace_places import TracerWarning, warn
 from .trace_reader import TraceReader, tensor_type
 from .trace_recorder import UNTRACEABLE, Tracer, TracingCheckError
-from .traced_sizes import TracedInt
+from .traced_sizes import TracedNumber
 from .type_joins import unshaped
-from .types import INT, TENSOR, ClassType, DictType, ListType, ShapedTensor, TupleType, Type
+from .types import TENSOR, ClassType, DictType, ListType, ShapedTensor, TupleType, Type
 from .value_types import inferred
 
 
@@ -61,17 +61,14 @@ def _record(
                 raise RuntimeError(text)
             warn(text)
         tracer.finish(checked)
-    out = reader.read()
-    if out.type is INT:  # a size: a tensor in what is traced
-        out = reader.insert("prim::NumToTensor", [out])
-    reader.graph.add_output(out)
+    reader.graph.add_output(reader.read())
     lift(reader.graph)
     tidy(reader.graph)
     return reader.graph, result
 
 
 def _checked_output(result: Any) -> Any:
-    if isinstance(result, (Tensor, TracedInt)):
+    if isinstance(result, (Tensor, TracedNumber)):
         return result
     if isinstance(result, tuple):
         return tuple(map(_checked_output, result))

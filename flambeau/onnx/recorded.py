@@ -15,7 +15,7 @@ from ..core.tensor import Tensor, tensors_in
 from ..export._trace import Reader, Recorder, Trace
 from ..fx.node import Node
 from ..graph.program import Call, Value
-from ..jit.traced_sizes import TracedInt, TracedSizes
+from ..jit.traced_sizes import TracedInt, TracedNumber, TracedSizes
 from ..library.aten.translation import DataDependent
 from ..nn import Module
 from ..utils import _pytree as pytree
@@ -37,7 +37,7 @@ class SizedRecorder(TracedSizes, Recorder):
         self.names: dict[int, str] = {}  # what the program calls its tensors, by the numbers of values
         self.taken: dict[str, int] = {}
 
-    def lost(self, size: TracedInt) -> None:
+    def lost(self, size: TracedNumber) -> None:
         self.write(float, None, ((size,), {}), None)
 
     # -- values in Python ----------------------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ class SizedReader(Reader):
         return node
 
     def argument(self, value: Any) -> Any:
-        return value.make() if isinstance(value, TracedInt) else super().argument(value)
+        return value.make() if isinstance(value, TracedNumber) else super().argument(value)
 
     def read(self, outputs: Any) -> Any:
         found = super().read(outputs)

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.tensor import Tensor
-from ..creation.construct import tensor
 from ..creation.ranges import arange, meshgrid
 from ..index.unique import unique
 from ..linalg.einsum import einsum
@@ -161,11 +160,6 @@ def _moving(copies: bool) -> Callable[..., Any]:
 aten_only("to.dtype_layout")(_moving(False))
 aten_only("_to_copy")(_moving(True))
 aten_only("_pin_memory")(lambda self, device=None: self.pin_memory(device))
-
-
-@aten_only("scalar_tensor")
-def _scalar_tensor(s: Any, **options: Any) -> Tensor:
-    return tensor(s, **{k: v for k, v in options.items() if k in ("dtype", "device") and v is not None})
 
 
 # -- checks ---------------------------------------------------------------------------------------------------------------
