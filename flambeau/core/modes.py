@@ -28,6 +28,7 @@ class Mode:
     stays = False
     asks = False  # whether it hands calls to a `__torch_function__`
     reads_python = False  # whether it gets Python's operators (`x[1:n]`) in their written form, before their parts
+    keeps_masks = False  # whether masks in subscripts stay masks, instead of becoming the positions of their true elements
     left = False  # set by a mode that has left all threads while it handled a call: it is not put back
     parts = True  # whether it gets calls without a public name: formulas inside operators, gradients
 
@@ -247,6 +248,12 @@ def asking() -> bool:
     """Return whether this thread's innermost mode passes calls to a `__torch_function__`, or wants calls in their Python form."""
     stack = own.stack
     return bool(stack) and (stack[-1].asks or stack[-1].reads_python)
+
+
+def keeping_masks() -> bool:
+    """Return whether this thread's innermost mode wants masks in subscripts unchanged."""
+    stack = own.stack
+    return bool(stack) and stack[-1].keeps_masks
 
 
 def watching() -> bool:

@@ -26,7 +26,7 @@ from .enums import OperatorExportTypes, TrainingMode
 from .errors import OnnxExporterError
 from .from_export import ProgramReader
 from .from_script import Pair, ScriptReader, has_control_flow
-from .from_trace import TraceReader, mark_sizes, sizes_of_words
+from .from_trace import TraceReader, depends_on_values, mark_sizes, sizes_of_words
 from .optimize import optimized
 from .program import ONNXProgram
 from .recorded import Recorded
@@ -172,33 +172,39 @@ class _Export:
     def _read(self) -> None:
         """Run the model and build its graph."""
         if isinstance(self.model, ExportedProgram):
-            self.program = self.model
+            recorded = self.program = self.model
         else:
             module = self._module()
             text = repr(self.model) if len(repr(self.model)) < 100 else type(self.model).__name__ + "(...)"
             with flambeau.no_grad() if not self.g.training else contextlib.nullcontext():
-                self.program = self.say(
+                recorded = self.say(
                     f"Obtain model graph for `{text}` with `torch.export.export(..., strict=False)`",
                     lambda: self._recorded(module),
                 )
-        reader = (ProgramReader if self.dynamo else TraceReader)(self.program, self.g, self.table, self.words)
-        reader.apart = self.program is self.model
+        reader = (ProgramReader if self.dynamo else TraceReader)(recorded, self.g, self.table, self.words)
+        reader.apart = recorded is self.model
         self.say("Translate the graph into ONNX", reader.run)
 
     def _recorded(self, module: Module) -> Any:
-        """Return the model as a recorded graph. With dynamic sizes, and for dynamo=False, it includes the computations on sizes."""
-        leaves = pytree.tree_leaves((self.args, self.kwargs))
+        """Return the model as a recorded graph. With sizes that change or depend on values, and for dynamo=False, it includes the computations
+        on sizes."""
         if not self.dynamo:
-            recorded = Recorded(module, self.args, self.kwargs)
-            mark_sizes(recorded, sizes_of_words(leaves, self._axes_of(module)))
-            return recorded
+            return self._sized(module)
         named = combined(module, self.args, self.kwargs)
         if self.shapes is None and self.axes:
             dims = [{i: Dim(re.sub(r"\W", "_", word)) for i, word in axes.items()} for axes in self._axes_of(module)]
             self.shapes = pytree.tree_unflatten([d or None for d in dims], pytree.tree_structure(named))
         if self.shapes is not None:
             self.words = {symbol.name: word for word, symbol in gather(named, self.shapes).named.items()}
-        return flambeau.export.export(module, self.args, self.kwargs, dynamic_shapes=self.shapes)
+        self.program = flambeau.export.export(module, self.args, self.kwargs, dynamic_shapes=self.shapes)
+        return self._sized(module) if self.shapes is None and depends_on_values(self.program) else self.program
+
+    def _sized(self, module: Module) -> Recorded:
+        """Return the model recorded with its computations on sizes."""
+        recorded = Recorded(module, self.args, self.kwargs)
+        leaves = pytree.tree_leaves((self.args, self.kwargs))
+        mark_sizes(recorded, sizes_of_words(leaves, self._axes_of(module)))
+        return recorded
 
     def _axes_of(self, module: Module) -> list[dict[int, str]]:
         """Return the dynamic dimensions and their names for each leaf of the arguments."""

@@ -30,8 +30,9 @@ class Measured:
     """Shapes of all results for inputs of given sizes. An operator whose result depends on values, or that cannot be run without them,
     keeps its result from the model's run; with `others`, a result of other sizes."""
 
-    def __init__(self, recorded: Recorded, shapes: dict[str, tuple[int, ...]], others: bool) -> None:
+    def __init__(self, recorded: Any, shapes: dict[str, tuple[int, ...]], others: bool) -> None:
         self.others = others
+        self.guessed = False  # whether sizes of a result are those of the model's run because they depend on values
         self.known: dict[Node, Any] = {}
         with flambeau.no_grad():
             for node in recorded.graph.nodes:
@@ -66,11 +67,18 @@ class Measured:
     def _as_recorded(self, value: Any, first_only: bool = False) -> Any:
         if isinstance(value, (list, tuple)):
             return [self._as_recorded(v, first_only) for v in value]
+        self.guessed = self.guessed or isinstance(value, Tensor)
         if not isinstance(value, Tensor) or not self.others:
             return value
         first_only = first_only and value.dim() <= 2  # places and rows: as many as are found
         shape = [_changed(s) if i == 0 or not first_only else s for i, s in enumerate(value.shape)]
         return flambeau.empty(shape, dtype=value.dtype, device="meta")
+
+
+def depends_on_values(program: Any) -> bool:
+    """Return whether sizes in a program are what values made them (of masks, of what an operator finds)."""
+    branches = any(node.op == "get_attr" for node in program.graph.nodes)
+    return not branches and Measured(program, {}, False).guessed
 
 
 class Changing(NamedTuple):

@@ -240,6 +240,39 @@ def test_bounds_of_slices_may_change(what, dynamo):
     np.testing.assert_array_equal(run(data, x.numpy())[0], model(x).numpy())
 
 
+def _rows_where(y):
+    y[y[:, 0] > 0] = flambeau.arange(4.0)
+    return y
+
+
+CHOSEN = {
+    "elements": lambda x: x[x > 0],
+    "rows": lambda x: x[x[:, 0] > 0] @ flambeau.ones(4, 2),
+    "columns": lambda x: x[:, x[0] > 0].relu(),
+    "beside others": lambda x: flambeau.cat([x[x[:, 0] > 0], x]),
+    "how many": lambda x: x[x > 0] * x[x > 0].shape[0],
+    "places": lambda x: flambeau.cat([x.nonzero(), flambeau.ones(1, 2, dtype=flambeau.int64)]),
+    "written": lambda x: _rows_where(x * 1),
+}
+
+
+@pytest.mark.parametrize("dynamo", [False, True])
+@pytest.mark.parametrize("what", CHOSEN)
+def test_values_may_choose_how_many(what, dynamo):
+    class Model(nn.Module):
+        def forward(self, x):
+            return CHOSEN[what](x)
+
+    flambeau.manual_seed(0)
+    example = flambeau.randn(5, 4)
+    if dynamo:
+        data = flambeau.onnx.export(Model(), (example,), verbose=False).model_proto.SerializeToString()
+    else:
+        data = written(flambeau, Model(), example)
+    for x in (example, flambeau.randn(5, 4), -example.abs()):
+        np.testing.assert_allclose(run(data, x.numpy())[0], Model()(x).numpy(), rtol=1e-6)
+
+
 def test_sizes_of_the_newer_exporter_may_be_named_as_those_of_the_older():
     model, x = zoo.encoder(flambeau).eval(), flambeau.randn(2, 7, 16)
     axes = {"x": {0: "batch-size", 1: "time"}}

@@ -23,6 +23,7 @@ class AtenMode(modes.Mode):
 
     aten = aten  # the operators that are called
     differentiates = True  # whether calls with rules for their gradients go through these
+    keeps_masks = True  # as `aten::index` takes them
     parts = True  # a value from a call that is not seen would become a constant of the graph
     reads_values = False  # whether calls that ask for values are allowed; a graph has none
     call: Callable[..., Any]  # makes a call and writes it down: (op, function, run, args, kwargs)

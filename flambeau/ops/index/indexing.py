@@ -155,9 +155,9 @@ def _integer(value: Any) -> int:
 _ALL = slice(None)
 
 
-def apply_basic(t: Tensor, index: Any, keep_masks: bool = False) -> tuple[Tensor, list[Tensor | None]]:
+def apply_basic(t: Tensor, index: Any) -> tuple[Tensor, list[Tensor | None]]:
     """Apply everything that is a view; return it with the remaining index tensors, one per dimension (None: all). Masks become the positions
-    of their True elements, unless `keep_masks`."""
+    of their True elements, unless a mode wants them unchanged."""
     items = _expand_ellipsis(_normalise(index), len(t.shape))
     dim = 0
     advanced: list[Tensor | None] = []
@@ -180,7 +180,7 @@ def apply_basic(t: Tensor, index: Any, keep_masks: bool = False) -> tuple[Tensor
             dim += 1
         elif isinstance(item, int):
             t = select_index(t, dim, item, place)
-        elif keep_masks and is_mask(item):
+        elif is_mask(item) and modes.keeping_masks():
             advanced.append(item)
             dim += len(item.shape)
         elif isinstance(item, Tensor):

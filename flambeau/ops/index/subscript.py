@@ -240,7 +240,7 @@ def _getitem_in_aten(recorder: Any, self: Tensor, key: Any) -> Tensor:
     """Make the calls that traces show: every slice, with the numbers as written. `aten::index` takes masks unchanged."""
     items = key if isinstance(key, tuple) else (key,)
     if any(map(is_mask, items)):
-        part, advanced = recorder.again(apply_basic, (self, key), {"keep_masks": True})
+        part, advanced = recorder.again(apply_basic, (self, key), {})
         return index.op.aten_calls(recorder, part, advanced)
     if not all(i is None or i is ... or _is_plain(i) for i in items):
         return recorder.again(getitem, (self, key), {})
@@ -267,7 +267,7 @@ def _setitem_in_aten(recorder: Any, self: Tensor, key: Any, value: Any) -> None:
     """Make the calls that traces show for x[key] = value: `aten::index_put_` takes masks unchanged."""
     if _fills_mask(self, key, value) or not any(map(is_mask, key if isinstance(key, tuple) else (key,))):
         return recorder.again(setitem, (self, key, value), {})
-    part, advanced = recorder.again(apply_basic, (self, key), {"keep_masks": True})
+    part, advanced = recorder.again(apply_basic, (self, key), {})
     given = value if isinstance(value, Tensor) else recorder.unseen(_value_tensor, value, self)
     recorder.aten.index_put_.default(part, advanced, given)
     return None
