@@ -28,7 +28,7 @@ class Mode:
     stays = False
     asks = False  # whether it hands calls to a `__torch_function__`
     reads_python = False  # whether it gets Python's operators (`x[1:n]`) in their written form, before their parts
-    keeps_masks = False  # whether masks in subscripts stay masks, instead of becoming the positions of their true elements
+    keeps_masks = False  # whether masks in subscripts stay masks, instead of the positions of their true elements
     left = False  # set by a mode that has left all threads while it handled a call: it is not put back
     parts = True  # whether it gets calls without a public name: formulas inside operators, gradients
 

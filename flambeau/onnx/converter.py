@@ -29,8 +29,10 @@ class Slot:
     def __init__(self, value: Value, base: Slot | None = None, steps: tuple = ()) -> None:
         self.value, self.base, self.steps = value, base, steps
         self.changes = 0  # of a base: how often; of a view: how many of them it has seen
+        self.views: list[Slot] = []  # of a base
         if base is not None:
             self.changes = base.changes
+            base.views.append(self)
 
 
 class Described:
@@ -104,7 +106,10 @@ class Converter:
         name = schema.name
         first: Any = next(iter(arguments.values()), None)
         if name.endswith("_") and not name.endswith("__") and isinstance(first, Slot):
-            self._in_place(schema, first, arguments, place, target)
+            if getattr(operator_named(name[:-1]), "is_view", False):
+                self._turn(schema, first, arguments, place, described)
+            else:
+                self._in_place(schema, first, arguments, place, target)
             return first
         result = self._of_nothing(name, arguments, described, target)
         if result is _MISSING:
@@ -151,6 +156,21 @@ class Converter:
         if value is not _MISSING:
             self.change(first, value)
 
+    def _turn(self, schema: Any, first: Slot, arguments: dict[str, Any], place: str, described: Any) -> None:
+        """Convert an in-place operator that changes no element (`t_`): from then on the tensor is a view of what it was."""
+        if first.base is None:
+            first.base = Slot(first.value)
+            first.base.changes, first.base.views = first.changes, [*first.views, first]
+            for view in first.views:
+                view.base = first.base
+        plain, overload = operator_named(schema.name[:-1]), schema.overload_name or "default"
+        schema = getattr(plain, overload if overload in plain.overloads() else plain.overloads()[0])._schema
+        result = self._run(schema, schema.name, arguments, place, None, described)
+        if result is not _MISSING:
+            self._describe(result, described)
+            turned = self._views(schema, first, arguments, result, described)
+            first.value, first.steps, first.changes = turned.value, turned.steps, turned.changes
+
     def _run(self, schema: Any, name: str, arguments: dict[str, Any], place: str, target: Any, described: Any) -> Any:
         try:
             plain = {key: self.plain(value) for key, value in arguments.items()}
@@ -164,7 +184,9 @@ class Converter:
                 return self._from_torchlib(schema, name, plain, place, described)
             if self.g.opset < form.since:
                 raise NotImplementedError(f"needs opset {form.since} or later")
-            return form(self.g, **_wanted(name, form.wanted, _renamed(plain, form.wanted)))
+            given = {"described": described} if "described" in form.wanted else {}
+            made = form(self.g, **_wanted(name, form.wanted, _renamed(plain, form.wanted)), **given)
+            return self._from_torchlib(schema, name, plain, place, described) if made is NotImplemented else made
         except NotImplementedError as error:
             self.missing.setdefault((name, str(error)), place)
             return _MISSING
@@ -212,8 +234,11 @@ class Converter:
         if isinstance(described, Described) and isinstance(result, Value):
             # What a form says of its nodes goes before what the trace saw.
             result.dtype = result.dtype or described.dtype
-            if described.shape is not None and result.constant is None:
-                result.shape = tuple(described.shape)
+            own = result.producer is not None or result.shape is None  # else it is an argument, returned as it is
+            if described.shape is not None and result.constant is None and own:
+                seen, found = described.shape, result.shape
+                known = found is not None and len(found) == len(seen)
+                result.shape = tuple(f if s is None else s for s, f in zip(seen, found)) if known else tuple(seen)
         elif isinstance(described, (list, tuple)) and isinstance(result, (list, tuple)):
             for r, d in zip(result, described):
                 self._describe(r, d)
@@ -225,7 +250,8 @@ class Converter:
 
         def step(number: int | None) -> Callable:
             def again(value: Value) -> Any:
-                made = self._run(schema, schema.name, {key: Slot(value), **rest}, "", None, None)
+                about = Described(value.dtype, described.shape) if isinstance(described, Described) else None
+                made = self._run(schema, schema.name, {key: Slot(value), **rest}, "", None, about)
                 return made if number is None or made is _MISSING else made[number]
 
             return again

@@ -16,6 +16,7 @@ from ..export import Dim, ExportedProgram
 from ..export._trace import input_names
 from ..export.dynamic_shapes import combined, gather
 from ..jit import ScriptFunction, ScriptModule, inlining
+from ..library.aten.translation import DataDependent
 from ..nn import Module
 from ..nn.unchanged import in_mode
 from ..utils import _pytree as pytree
@@ -29,7 +30,7 @@ from .from_script import Pair, ScriptReader, has_control_flow
 from .from_trace import TraceReader, depends_on_values, mark_sizes, sizes_of_words
 from .optimize import optimized
 from .program import ONNXProgram
-from .recorded import Recorded
+from .recorded import Recorded, RecordedValues
 from .registry import NEWEST, OLDEST
 from .serialize import as_output, model_proto, number_values, onnx_package
 
@@ -189,7 +190,7 @@ class _Export:
         """Return the model as a recorded graph. With sizes that change or depend on values, and for dynamo=False, it includes the computations
         on sizes."""
         if not self.dynamo:
-            return self._sized(module)
+            return self._sized(module, Recorded)
         named = combined(module, self.args, self.kwargs)
         if self.shapes is None and self.axes:
             dims = [{i: Dim(re.sub(r"\W", "_", word)) for i, word in axes.items()} for axes in self._axes_of(module)]
@@ -197,11 +198,14 @@ class _Export:
         if self.shapes is not None:
             self.words = {symbol.name: word for word, symbol in gather(named, self.shapes).named.items()}
         self.program = flambeau.export.export(module, self.args, self.kwargs, dynamic_shapes=self.shapes)
-        return self._sized(module) if self.shapes is None and depends_on_values(self.program) else self.program
+        if self.shapes is None and depends_on_values(self.program):
+            with contextlib.suppress(DataDependent):
+                return self._sized(module, RecordedValues)
+        return self.program
 
-    def _sized(self, module: Module) -> Recorded:
+    def _sized(self, module: Module, kind: type[Recorded]) -> Recorded:
         """Return the model recorded with its computations on sizes."""
-        recorded = Recorded(module, self.args, self.kwargs)
+        recorded = kind(module, self.args, self.kwargs)
         leaves = pytree.tree_leaves((self.args, self.kwargs))
         mark_sizes(recorded, sizes_of_words(leaves, self._axes_of(module)))
         return recorded

@@ -34,12 +34,15 @@ class Measured:
         self.others = others
         self.guessed = False  # whether sizes of a result are those of the model's run because they depend on values
         self.known: dict[Node, Any] = {}
+        self.shapes: dict[Node, Any] = {}  # of tensors, before others change them (`unsqueeze_`)
         with flambeau.no_grad():
             for node in recorded.graph.nodes:
                 if node.op == "placeholder":
                     self.known[node] = self._input(node, shapes)
                 elif node.op == "call_function":
                     self.known[node] = self._called(node)
+                    if isinstance(self.known[node], Tensor):
+                        self.shapes[node] = tuple(self.known[node].shape)
 
     def _input(self, node: Node, shapes: dict[str, tuple[int, ...]]) -> Any:
         value = node.meta.get("val")
@@ -112,12 +115,11 @@ def mark_sizes(recorded: Recorded, sizes: Sizes) -> None:
             shape = nodes[name].meta["val"].shape
             others[name] = tuple(wanted[i].other if i in wanted else s for i, s in enumerate(shape))
             nodes[name].meta["sizes"] = [wanted[i].name if i in wanted else s for i, s in enumerate(shape)]
-    first, second = Measured(recorded, {}, False).known, Measured(recorded, others, True).known
-    for node, value in first.items():
-        if node.op != "placeholder" and isinstance(value, Tensor):
-            node.meta["sizes"] = _unchanged(value.shape, second[node].shape)
+    first, second = Measured(recorded, {}, False), Measured(recorded, others, True)
+    for node, shape in first.shapes.items():
+        node.meta["sizes"] = _unchanged(shape, second.shapes[node])
     for node in recorded.reader.became_floats:
-        if first[node] != second[node]:
+        if first.known[node] != second.known[node]:
             raise Unsupported(
                 f"a size that may change becomes a Python float, which would be a constant of the file: {_place(node)}\n"
                 "Compute with tensors there, or export without dynamic_axes (dynamic_shapes) for that size."

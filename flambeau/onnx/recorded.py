@@ -189,17 +189,27 @@ def is_needed(node: Node) -> bool:
     return node.op in ("placeholder", "output") or (schema is not None and schema.is_mutable)
 
 
-class _PartsRecorder(SizedRecorder):
-    """Records the calls that one call consists of, on example tensors whose values must not become constants of the graph."""
+class _ValuesRecorder(SizedRecorder):
+    """Records a model whose values must not become constants of the graph."""
+
+    def python_value(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+        if any(id(t) in self.known for t in tensors_in(args)):
+            raise DataDependent(f"a value would become a constant ({op.name})")
+        return super().python_value(op, function, args, kwargs)
+
+
+class RecordedValues(Recorded):
+    """A recorded run of a model none of whose values became a constant; DataDependent if the model asks for one."""
+
+    recorder_type = _ValuesRecorder
+
+
+class _PartsRecorder(_ValuesRecorder):
+    """Records the calls that one call consists of, on example tensors."""
 
     def attempt(self, function: Callable, args: tuple, kwargs: dict) -> Any:
         whole = len(self.inside) == 1
         return self.again(function, args, kwargs) if whole else super().attempt(function, args, kwargs)
-
-    def python_value(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
-        if any(id(t) in self.known for t in tensors_in(args)):
-            raise DataDependent(f"the parts of a call depend on values ({op.name})")
-        return super().python_value(op, function, args, kwargs)
 
 
 class RecordedParts(Recorded):

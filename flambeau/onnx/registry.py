@@ -23,8 +23,9 @@ def form(*operators: Any, since: int = 0) -> Callable[[Form], Form]:
     """Declare the form of operators, from an opset version on. It is kept in the operator's record.
 
     It is called with the builder and, by name, with those arguments of the operator's schema that it has parameters for (`name` is
-    PyTorch's name of the operator). Tensors come as values; numbers that the program computes come as 0-d values. For calls that it does
-    not support it raises NotImplementedError, which is reported together with all other missing forms.
+    PyTorch's name of the operator, `described` what its result looked like when the model ran). Tensors come as values; numbers that the program computes come as 0-d values. For calls that
+    torchlib's function translates as well it returns NotImplemented; for those that it does not support it raises NotImplementedError,
+    which is reported together with all other missing forms.
     """
 
     def declare(function: Any) -> Form:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import Any
 
 import numpy as np
@@ -34,8 +35,9 @@ def as_output(g: Builder, value: Value, name: str) -> None:
     if isinstance(value, Absent):
         raise UnsupportedOperatorError([("a result of the model", value.why, "")], g.opset)
     maker = value.producer
-    if name and name in {v.name for v in g.graph.inputs}:
-        name = f"{name}_1"
+    taken = {v.name for v in (*g.graph.inputs, *g.graph.outputs)}
+    if name and name in taken:
+        name = next(word for n in itertools.count(1) if (word := f"{name}_{n}") not in taken)
     if (
         maker is None
         or maker.op_type == "Constant"

@@ -52,7 +52,7 @@ def convolution(
     extra: dict[str, Any] = {
         "dilations_i": dilation,
         "group_i": groups,
-        "kernel_shape_i": weight.shape[2:],
+        "kernel_shape_i": weight.shape[2:] if all(isinstance(n, int) for n in weight.shape[2:]) else None,
         "strides_i": stride,
     }
     extra = {
@@ -62,7 +62,7 @@ def convolution(
         extra["output_padding_i"] = output_padding
     extra["pads_i"] = (padding * spatial if len(padding) == 1 else padding) * 2
     made = g.op("ConvTranspose" if transposed else "Conv", input, weight, bias, **extra)
-    channels = weight.shape[1] * groups if transposed else weight.shape[0]
+    channels = g.arithmetic("Mul", weight.shape[1], groups) if transposed else weight.shape[0]
     return made.known(input.dtype, (input.shape[0], channels, *[None] * spatial))
 
 

@@ -30,8 +30,8 @@ def fmin(x: Tensor, other: Tensor) -> Tensor:
 
 @made_of(aten.copysign)
 def copysign(x: Tensor, other: Any) -> Tensor:
-    size, other = abs(x), flambeau.as_tensor(other, dtype=x.dtype) if not isinstance(other, Tensor) else other
-    return flambeau.where(other < 0, -size, size)
+    size = abs(x) if x.is_floating_point() else abs(x.to(flambeau.get_default_dtype()))
+    return flambeau.where(flambeau.as_tensor(other) < 0, -size, size)
 
 
 @made_of(aten.bitwise_right_shift, before=18)
@@ -106,20 +106,10 @@ def nansum(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = No
     return flambeau.where(x.isnan(), 0, x).sum(dim, keepdim, dtype=dtype)
 
 
-@made_of(aten.nanmean)
-def nanmean(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    return nansum(x, dim, keepdim, dtype=dtype) / x.isnan().logical_not().sum(dim, keepdim)
-
-
 @made_of(aten.aminmax)
 def aminmax(x: Tensor, *, dim: int | None = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     dims = () if dim is None or not x.dim() else (dim,)
     return x.amin(dims, keepdim), x.amax(dims, keepdim)
-
-
-@made_of(aten.count_nonzero)
-def count_nonzero(x: Tensor, dim: Any = None) -> Tensor:
-    return (x != 0).sum(dim)
 
 
 @made_of(aten.var_mean)
@@ -265,14 +255,42 @@ def masked_select(x: Tensor, mask: Tensor) -> Tensor:
 
 @made_of(aten.masked_scatter)
 def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    x, mask = flambeau.broadcast_tensors(x, mask)
-    place = (mask.reshape(-1).to(flambeau.int64).cumsum(0) - 1).clamp_min(0)
-    return flambeau.where(mask, source.reshape(-1).index_select(0, place).reshape(x.shape), x)
+    return aten.masked_scatter.default(*flambeau.broadcast_tensors(x, mask), source)
 
 
 @made_of(aten.take)
 def take(x: Tensor, index: Tensor) -> Tensor:
     return aten.index.Tensor(x.reshape(-1), [index])
+
+
+@made_of(aten.index_put)
+def index_put(x: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
+    filled = _is_mask_of(x, indices) and not values.dim() and not accumulate
+    return aten.index_put.default(x, indices if filled else _without_masks(indices), values, accumulate)
+
+
+@made_of(aten.index)
+def index(x: Tensor, indices: Any) -> Tensor:
+    return aten.index.Tensor(x, indices if _is_mask_of(x, indices) else _without_masks(indices))
+
+
+_MASKS = (flambeau.bool, flambeau.uint8)
+
+
+def _is_mask_of(x: Tensor, indices: Any) -> bool:
+    """Return whether indices are one mask over all elements."""
+    return len(indices) == 1 and indices[0].dtype in _MASKS and indices[0].dim() == x.dim()
+
+
+def _without_masks(indices: Any) -> list[Tensor | None]:
+    """Return indices of int64, with the positions of the true elements in place of masks."""
+    found: list[Tensor | None] = []
+    for i in indices:
+        if i is not None and i.dtype in _MASKS:
+            found += i.nonzero().unbind(1)
+        else:
+            found.append(None if i is None else i.to(flambeau.int64))
+    return found
 
 
 @made_of(aten.put)
@@ -385,6 +403,18 @@ def channel_shuffle(x: Tensor, groups: int) -> Tensor:
     return x.unflatten(1, (groups, x.shape[1] // groups)).transpose(1, 2).reshape(x.shape)
 
 
+@made_of(aten.repeat_interleave)
+def repeat_interleave(
+    x: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
+) -> Tensor:
+    if repeats is None:
+        return aten.repeat_interleave.Tensor(x)
+    x, dim = (x.reshape(-1), 0) if dim is None else (x, dim % x.dim())
+    if isinstance(repeats, Tensor):
+        return x.index_select(dim, aten.repeat_interleave.Tensor(repeats.expand(x.shape[dim])))
+    return x.unsqueeze(dim + 1).expand(*x.shape[: dim + 1], repeats, *x.shape[dim + 1 :]).flatten(dim, dim + 1)
+
+
 @made_of(aten.narrow_copy)
 def narrow_copy(x: Tensor, dim: int, start: int, length: int) -> Tensor:
     return x.narrow(dim, start, length).clone()
@@ -398,13 +428,13 @@ def chunk(x: Tensor, chunks: int, dim: int = 0) -> Any:
 @made_of(aten.tril, before=14)
 def tril(x: Tensor, diagonal: int = 0) -> Tensor:
     rows, columns = (flambeau.arange(n) for n in x.shape[-2:])
-    return flambeau.where(columns <= rows.unsqueeze(1) + diagonal, x, 0)
+    return flambeau.where(columns <= rows.unsqueeze(1) + diagonal, x, flambeau.zeros((), dtype=x.dtype))
 
 
 @made_of(aten.triu, before=14)
 def triu(x: Tensor, diagonal: int = 0) -> Tensor:
     rows, columns = (flambeau.arange(n) for n in x.shape[-2:])
-    return flambeau.where(columns >= rows.unsqueeze(1) + diagonal, x, 0)
+    return flambeau.where(columns >= rows.unsqueeze(1) + diagonal, x, flambeau.zeros((), dtype=x.dtype))
 
 
 @made_of(aten.pad)

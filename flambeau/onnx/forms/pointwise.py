@@ -47,12 +47,6 @@ def same(g: Builder, self: Value) -> Value:
     return self
 
 
-@form(aten.to, aten._to_copy)
-def to(g: Builder, self: Value, dtype: Any = None, other: Any = None) -> Value:
-    dtype = other.dtype if isinstance(other, Value) else dtype
-    return self if dtype is None else g.cast(self, dtype)
-
-
 @form(aten.gelu)
 def gelu(g: Builder, self: Value, approximate: str = "none") -> Value:
     return g.op("Gelu", self, approximate_s=approximate).known(self.dtype, self.shape)

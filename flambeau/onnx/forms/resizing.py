@@ -11,7 +11,7 @@ from ..builder import Builder, Value
 from ..registry import aten, form
 
 _MODES = ("nearest1d", "nearest2d", "nearest3d", "linear1d", "bilinear2d", "trilinear3d", "bicubic2d")
-_EXACT = ("nearest_exact1d", "nearest_exact2d", "nearest_exact3d", "bilinear2d_aa", "bicubic2d_aa")
+_EXACT = ("nearest_exact1d", "nearest_exact2d", "nearest_exact3d")
 
 
 @form(
@@ -30,11 +30,7 @@ def upsample(
     where = "align_corners" if align_corners else where
     extra: dict[str, Any] = {"mode_s": mode, "coordinate_transformation_mode_s": where}
     extra["nearest_mode_s"] = "round_prefer_ceil" if "exact" in name else "floor"
-    if name.endswith("_aa"):
-        if g.opset < 18:
-            raise NotImplementedError("antialias needs opset 18 or later")
-        extra["antialias_i"] = 1
-    extra["cubic_coeff_a_f"] = -0.5 if name.endswith("_aa") and mode == "cubic" else -0.75
+    extra["cubic_coeff_a_f"] = -0.75
     empty = g.constant(np.array([], np.float32)) if g.opset < 13 else None
     wanted: list[Value | None]
     if factors:

@@ -16,12 +16,18 @@ def _wrapped(x: Value, dim: int) -> int:
 
 
 @form(aten.squeeze)
-def squeeze(g: Builder, self: Value, dim: Any = None) -> Value:
+def squeeze(g: Builder, self: Value, dim: Any = None, described: Any = None) -> Value:
     if self.rank is None:
         return g.squeeze(self, None if dim is None else [dim] if isinstance(dim, int) else list(dim))
     dims = range(self.rank) if dim is None else [dim] if isinstance(dim, int) else dim
     dims = [_wrapped(self, d) for d in dims]
     ones = [d for d in dims if self.rank and self.shape[d] == 1]
+    if described is not None and described.shape is not None and self.rank - len(ones) > len(described.shape):
+        # Sizes that may change were one when the model ran: the file takes no others there.
+        found = [d for d in dims if self.shape[d] == 1 or not isinstance(self.shape[d], int)]
+        if dim is not None and self.rank - len(found) != len(described.shape):
+            raise NotImplementedError("squeeze of sizes that change, of which not all were 1 when the model ran")
+        return g.squeeze(self, None if dim is None else found)
     return g.squeeze(self, ones) if ones else self
 
 

@@ -119,7 +119,7 @@ def _widened(compute: DType, variable: str, record: Any, result: Any) -> DType:
 
 
 _OPERANDS = (Value, int, float)
-_NUMBERS = ("other", "exponent", "min", "max", "value")  # the operands that torchlib takes as Python numbers
+_NUMBERS = ("other", "exponent", "min", "max")  # the operands that torchlib takes as Python numbers
 
 
 def _variable(parameter: inspect.Parameter) -> str:

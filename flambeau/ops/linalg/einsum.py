@@ -72,9 +72,9 @@ def einsum(*args: Any) -> Tensor:
 
 
 @einsum.op.as_aten
-def _(recorder: Any, equation: str, *operands: Any) -> Tensor:
-    tensors = operands[0] if isinstance(operands[0], (list, tuple)) else operands
-    return recorder.aten.einsum.default(equation, list(tensors))
+def _(recorder: Any, *args: Any) -> Tensor:
+    equation, operands = _parse_arguments(args)
+    return recorder.aten.einsum.default(equation, list(operands))
 
 
 def _parse_arguments(args: tuple[Any, ...]) -> tuple[str, tuple[Tensor, ...]]:
