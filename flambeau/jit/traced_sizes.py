@@ -23,6 +23,8 @@ class TracedNumber:
     tracer: Any
     make: Any  # returns the graph's value
     is_followed = True  # a Size keeps it
+    __mul__: Any  # as all arithmetic, set below
+    __sym_max__: Any
 
     @staticmethod
     def of(number: float, tracer: Any, make: Callable[[], Any]) -> Any:
@@ -38,7 +40,16 @@ class TracedNumber:
         return self * -1
 
     def __abs__(self) -> Any:
-        return self.__sym_max__(-self)  # type: ignore[attr-defined]
+        return self.__sym_max__(-self)
+
+    def __hash__(self) -> int:
+        return hash(plain(self))
+
+    def __float__(self) -> float:
+        """Return a plain float, which is a constant of what is recorded."""
+        if self.tracer.listening():
+            self.tracer.lost(self)
+        return float(plain(self))
 
 
 class TracedInt(TracedNumber, int):
@@ -79,13 +90,6 @@ for _name, _compute in (("min", min), ("max", max)):  # what torch.sym_min and t
     setattr(TracedNumber, f"__sym_{_name}__", _recorded(_name, _compute))
 
 
-def _as_float(self: TracedNumber) -> float:
-    """Return a plain float, which is a constant of what is recorded."""
-    if self.tracer.listening():
-        self.tracer.lost(self)
-    return float(plain(self))
-
-
 def _compared(compare: Callable[[Any, Any], Any]) -> Any:
     """Return the method for a comparison, whose result is a constant of what is recorded: the user is warned."""
 
@@ -97,10 +101,8 @@ def _compared(compare: Callable[[Any, Any], Any]) -> Any:
     return run
 
 
-TracedNumber.__float__ = _as_float  # type: ignore[attr-defined]
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     setattr(TracedNumber, f"__{_name}__", _compared(getattr(operator, _name)))
-TracedNumber.__hash__ = lambda self: hash(plain(self))  # type: ignore[assignment]
 
 
 class TracedSizes(TensorRecorder, AtenMode):
