@@ -55,6 +55,7 @@ class dtype(_WeaklyReferable):
     short: str = ""  # "i64"
     limits: Any = None  # FloatLimits of a floating point dtype
     codes: Any = None  # of a quantized dtype: the one of the integers in memory
+    per_byte: int = 1  # codes to a byte in files, where a quantized dtype has less than eight bits
     # What other systems call it; None where they have no such type.
     pt2: Any = None  # the number in exported programs (torch._export.serde.schema.ScalarType)
     onnx: Any = None  # onnx.TensorProto.DataType
@@ -190,18 +191,18 @@ FLOAT8_DTYPES: tuple[dtype, ...] = (
 FLOAT8 = frozenset(FLOAT8_DTYPES)
 
 
-def _quantized(name: str, number: int, scalar_type: str, letter: str, codes: dtype) -> dtype:
+def _quantized(name: str, number: int, scalar_type: str, letter: str, codes: dtype, per_byte: int = 1) -> dtype:
     return dtype(
-        name, number, scalar_type, letter, kind="q", numpy=codes.name, cpp=f"c10::{name}", codes=codes, short=name
-    )
+        name, number, scalar_type, letter, kind="q", numpy=codes.name, cpp=f"c10::{name}", codes=codes, short=name, per_byte=per_byte
+    )  # fmt: skip
 
 
 # Integers that stand for other numbers (core/quantized.py): only the codes of a quantized tensor are in memory.
 qint8 = _quantized("qint8", 12, "QInt8", "q", int8)
 quint8 = _quantized("quint8", 13, "QUInt8", "Q", uint8)
 qint32 = _quantized("qint32", 14, "QInt32", "w", int32)
-quint4x2 = _quantized("quint4x2", 16, "QUInt4x2", "4", uint8)
-quint2x4 = _quantized("quint2x4", 17, "QUInt2x4", "2", uint8)
+quint4x2 = _quantized("quint4x2", 16, "QUInt4x2", "4", uint8, 2)
+quint2x4 = _quantized("quint2x4", 17, "QUInt2x4", "2", uint8, 4)
 QUANTIZED_DTYPES = (qint8, quint8, qint32, quint4x2, quint2x4)
 
 # Integers of less than a byte, one to a byte: tensors of them are made, viewed and indexed, and nothing computes with them.

@@ -73,15 +73,10 @@ class Engine:
 
 # The plain dtypes of the codes of quantized dtypes.
 CODE_DTYPES = {d: d.codes for d in dt.QUANTIZED_DTYPES if d.codes is not None}
-CODE_RANGES = {
-    dt.qint8: (-128, 127),
-    dt.quint8: (0, 255),
-    dt.qint32: (-(2**31), 2**31 - 1),
-    dt.quint4x2: (0, 15),
-    dt.quint2x4: (0, 3),
-}
 # Several codes to a byte, in files and as `int_repr` shows them; here each has a byte of its own.
-PER_BYTE = {dt.quint4x2: 2, dt.quint2x4: 4}
+PER_BYTE = {d: d.per_byte for d in CODE_DTYPES if d.per_byte > 1}
+CODE_RANGES = {d: (-1 << bits - 1, (1 << bits - 1) - 1) if codes.is_signed else (0, (1 << bits) - 1)
+               for d, codes in CODE_DTYPES.items() for bits in [8 * codes.itemsize // d.per_byte]}  # fmt: skip
 
 
 def in_bytes(codes: np.ndarray[Any, Any], per_byte: int) -> np.ndarray[Any, Any]:

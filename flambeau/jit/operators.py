@@ -182,83 +182,32 @@ def _to_given(
     return x.to(device or x.device, dtype_of(dtype) or x.dtype, copy=copy)
 
 
-def _assert_async(condition: Any, message: str) -> None:
-    """Raise RuntimeError with `message` unless the condition (a tensor) is true."""
-    if not bool(condition):
-        raise RuntimeError(message)
-
-
-def _native_attention(
-    query: Tensor, key: Tensor, value: Tensor, embed_dim: int, num_head: int, qkv_weight: Tensor, qkv_bias: Tensor, proj_weight: Tensor,
-    proj_bias: Tensor, mask: Any = None, need_weights: bool = True, average: bool = True, mask_type: Any = None,
-) -> tuple:  # fmt: skip
-    """PyTorch's fast path: batch first; the mask is one of attention (0), of padded keys (1) or both in one (2)."""
-    query, key, value = (t.transpose(0, 1) for t in (query, key, value))
-    masks: dict[str, Any] = {"key_padding_mask": mask} if mask_type == 1 else {"attn_mask": mask}
-    if mask_type == 2 and mask is not None:
-        masks["attn_mask"] = mask.reshape(-1, *mask.shape[-2:])
-    out, weights = torch.nn.functional.multi_head_attention_forward(
-        query, key, value, embed_dim, num_head, qkv_weight, qkv_bias, None, None, False, 0.0, proj_weight, proj_bias,
-        training=False, need_weights=need_weights, average_attn_weights=average, **masks,
-    )  # fmt: skip
-    return out.transpose(0, 1), torch.empty(0) if weights is None else weights
-
-
-def _encoder_layer(
-    src: Tensor, embed_dim: int, heads: int, qkv_weight: Tensor, qkv_bias: Tensor, proj_weight: Tensor, proj_bias: Tensor,
-    use_gelu: bool, norm_first: bool, eps: float, norm1: Tensor, bias1: Tensor, norm2: Tensor, bias2: Tensor, ffn1: Tensor,
-    ffn_bias1: Tensor, ffn2: Tensor, ffn_bias2: Tensor, mask: Any = None, mask_type: Any = None,
-) -> Tensor:  # fmt: skip
-    """PyTorch's fast path of a Transformer's encoder layer, batch first."""
-    functional = torch.nn.functional
-
-    def attended(x: Tensor) -> Tensor:
-        return _native_attention(
-            x, x, x, embed_dim, heads, qkv_weight, qkv_bias, proj_weight, proj_bias, mask, False, True, mask_type
-        )[0]
-
-    def fed(x: Tensor) -> Tensor:
-        hidden = functional.linear(x, ffn1, ffn_bias1)
-        return functional.linear(functional.gelu(hidden) if use_gelu else functional.relu(hidden), ffn2, ffn_bias2)
-
-    def normalised(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        return functional.layer_norm(x, (embed_dim,), weight, bias, eps)
-
-    if norm_first:
-        src = src + attended(normalised(src, norm1, bias1))
-        return src + fed(normalised(src, norm2, bias2))
-    src = normalised(src + attended(src), norm1, bias1)
-    return normalised(src + fed(src), norm2, bias2)
-
-
 TENSORS: dict[str, Callable] = {
     "aten::device": torch.device, "prim::type": lambda device: device.type,
     "prim::index": lambda device: device.index, "prim::EnumName": lambda e: e.name, "prim::EnumValue": lambda e: e.value,
-    "aten::save": torch.save, "aten::Size": list, "aten::is_scripting": lambda: True, "aten::has_torch_function": lambda *_: False,
-    "aten::_get_tracing_state": lambda: False, "aten::is_grad_enabled": torch.is_grad_enabled, "aten::initial_seed": torch.initial_seed,
+    "aten::Size": list, "aten::is_scripting": lambda: True, "aten::has_torch_function": lambda *_: False,
+    "aten::_get_tracing_state": lambda: False,
     "aten::set_grad_enabled": lambda on: torch._set_grad(on) if hasattr(torch, "_set_grad") else torch.set_grad_enabled(on),
-    "aten::manual_seed": _manual_seed, "aten::seed": lambda g: g.seed(), "aten::Generator": lambda *a: torch.Generator(),
-    "aten::is_autocast_enabled": torch.is_autocast_enabled, "aten::is_autocast_cpu_enabled": lambda: torch.is_autocast_enabled("cpu"),
+    "aten::manual_seed": _manual_seed, "aten::Generator": lambda *a: torch.Generator(),
+    "aten::is_autocast_cpu_enabled": lambda: torch.is_autocast_enabled("cpu"),
     "aten::get_autocast_dtype": lambda kind: number_of(torch.get_autocast_dtype(kind)),
     "aten::grad": lambda outputs, inputs, *more: list(torch.autograd.grad(outputs, inputs, more[0], more[1], more[2], allow_unused=more[3])),
     "aten::backward": lambda x, *more: torch.autograd.backward(x, *more), "aten::_infer_size": lambda a, b: list(torch.broadcast_shapes(tuple(a), tuple(b))), "aten::broadcast_shapes": lambda shapes: list(torch.broadcast_shapes(*shapes)),
-    "aten::cpu": lambda x: x.cpu(), "aten::size": _size, "aten::stride": lambda x, dim=None: list(x.stride()) if dim is None else x.stride(dim), "aten::stride.int": lambda x, dim: x.stride(dim),
-    "aten::item": lambda x: x.item(), "aten::dim": lambda x: x.dim(), "prim::dtype": lambda x: number_of(x.dtype), "prim::device": lambda x: x.device,
+    "aten::size": _size, "aten::stride": lambda x, dim=None: list(x.stride()) if dim is None else x.stride(dim), "aten::stride.int": lambda x, dim: x.stride(dim),
+    "prim::dtype": lambda x: number_of(x.dtype), "prim::device": lambda x: x.device,
     "prim::layout": lambda x: number_of(x.layout), "prim::requires_grad": lambda x: x.requires_grad, "prim::grad": lambda x: x.grad,
     "prim::data": lambda x: x.data, "prim::is_cuda": lambda x: x.is_cuda, "prim::is_quantized": lambda x: x.is_quantized, "aten::qscheme": lambda x: number_of(x.qscheme()), "prim::is_sparse": lambda x: x.is_sparse,
     "prim::is_meta": lambda x: x.is_meta,
     "prim::is_sparse_csr": lambda x: number_of(x.layout) == 2,
     "prim::itemsize": lambda x: x.itemsize, "prim::nbytes": lambda x: x.nbytes, "prim::name": lambda x: x.name,
     "prim::NumToTensor": lambda a: torch.tensor(a), "aten::result_type": lambda a, b: number_of(torch.result_type(a, b)),
-    "aten::promote_types": lambda a, b: number_of(torch.promote_types(dtype_of(a), dtype_of(b))), "aten::can_cast": lambda a, b: torch.can_cast(dtype_of(a), dtype_of(b)),
+    "aten::promote_types": lambda a, b: number_of(torch.promote_types(dtype_of(a), dtype_of(b))),
     **{f"prim::is_{kind}": lambda x: False for kind in ("mkldnn", "nested", "mps", "xpu", "vulkan", "ipu", "maia", "mtia")},
     "aten::to.prim_Device": _to_given, "aten::to.prim_dtype": lambda x, dtype=None, *flags: _to_given(x, None, dtype, *flags),
-    "aten::to.prim_other": lambda x, *_: x, "aten::_assert_async.msg": _assert_async, "aten::_native_multi_head_attention": _native_attention,
-    "aten::_transformer_encoder_layer_fwd": _encoder_layer, "aten::wait": lambda future: future.wait(), "aten::sort.Tensor": NUMBERS["aten::sort"],
+    "aten::to.prim_other": lambda x, *_: x, "aten::wait": lambda future: future.wait(), "aten::sort.Tensor": NUMBERS["aten::sort"],
     "aten::reverse.t": lambda items: items.reverse(), "aten::count.Tensor": NUMBERS["aten::count"], "aten::index.list_Tensor": NUMBERS["aten::index"],
     "aten::eq.Tensor_list": NUMBERS["aten::eq"], "aten::ne.Tensor_list": NUMBERS["aten::ne"],
-    "aten::_unsafe_view": lambda x, size: x.reshape(size), "aten::is_leaf": lambda x: x.is_leaf, "aten::data": lambda x: x.data,
-    "aten::_shape_as_tensor": lambda x: torch.tensor(list(x.shape)), "aten::_tensor_to_list": lambda x: x.tolist(),
-    "aten::_list_to_tensor": lambda x: torch.tensor(x), "aten::lift_fresh": lambda x: x, "aten::gelu_": lambda x, approximate="none": x.copy_(torch.nn.functional.gelu(x, approximate=approximate)),
-    "aten::_safe_softmax": lambda x, dim, d=None: x.softmax(dim, dtype_of(d)),
+    "aten::is_leaf": lambda x: x.is_leaf, "aten::data": lambda x: x.data,
+    "aten::_tensor_to_list": lambda x: x.tolist(),
+    "aten::_list_to_tensor": lambda x: torch.tensor(x),
 }  # fmt: skip

@@ -25,7 +25,7 @@ from ..core.tensor import Tensor, from_array
 from ..ops.pointwise.comparison import isclose
 
 # What rounding may change, relatively and absolutely; integers and booleans must be equal.
-_TOLERANCES = {
+TOLERANCES = {
     "float16": (1e-3, 1e-5),
     "bfloat16": (1.6e-2, 1e-5),
     "float32": (1.3e-6, 1e-5),
@@ -64,7 +64,7 @@ class _Options:
         """Return the given tolerances, otherwise the widest that the dtypes need."""
         if self.rtol is not None and self.atol is not None:
             return self.rtol, self.atol
-        both = [_TOLERANCES.get(str(d).split(".")[-1], (0.0, 0.0)) for d in dtypes]
+        both = [TOLERANCES.get(str(d).split(".")[-1], (0.0, 0.0)) for d in dtypes]
         return max(r for r, _ in both), max(a for _, a in both)
 
 

@@ -89,6 +89,7 @@ def test_schemas_are_pytorchs() -> None:
 
 PROGRAMS = {
     "numbers": "lambda x: x + 1 - x * 2 / 3 + (1 - x) + 2 / x + x**2 + 2**x",
+    "numbers and overloads": "lambda x: (torch.copysign(x, 2.0), x.true_divide(2), x.clone().copy_(2.0), torch.remainder(x, 2))",
     "comparisons": "lambda x: (x > 0) & (x == x) | ~(x <= 1)",
     "views": "lambda x: x.view(-1).reshape(2, 3).permute(1, 0).transpose(0, 1).unsqueeze(0).expand(4, 2, 3)",
     "indexing": "lambda x: (x[0], x[:, 1:], x[..., None], x[torch.tensor([0, 1])])",
@@ -133,6 +134,11 @@ def test_one_number_stands_for_those_of_all_dimensions_of_a_convolution():
     assert torch.equal(found, torch.nn.functional.conv2d(x, weight, None, 2, 1))
 
 
+# Weights of a layer, the bias after each: its attention's, then norms and products.
+QKV = "torch.arange(27.0).sin().view(9, 3), torch.arange(9.0).cos(), torch.arange(9.0).cos().view(3, 3), torch.ones(3)"
+FED = "torch.arange(3.0), torch.ones(3), torch.ones(3), torch.arange(3.0), torch.arange(12.0).sin().view(4, 3), torch.ones(4), torch.arange(12.0).cos().view(3, 4), torch.ones(3)"
+MASK = "torch.tensor([[False, True]])"
+
 PLACES = {
     "elu": "aten.elu.default(x, 1.5, 2.0, 0.5)",
     "add": "aten.add.Scalar(x, 2, 3)",
@@ -140,6 +146,13 @@ PLACES = {
     "unpool": "aten.max_unpool2d.default(x.view(1, 2, 3), torch.tensor([[[0, 2, 4], [11, 9, 6]]]), [3, 4])",
     "scatter": "aten.scatter.value(x, 1, torch.tensor([[0, 1], [2, 0]]), 7.0)",
     "stft": "aten.stft.default(torch.arange(32.0), 8, 4, 8, None, False, True, True)",
+    "copy": "aten.copy.default(x, torch.arange(3))",
+    "softmax of masked rows": "aten._safe_softmax.default(x.masked_fill(x > -1.5, float('-inf')), 1)",
+    "fast attention": f"aten._native_multi_head_attention.default(*[x.view(1, 2, 3)] * 3, 3, 1, {QKV}, None, True, True, None)[0]",
+    "fast attention, masked": f"aten._native_multi_head_attention.default(*[x.view(1, 2, 3)] * 3, 3, 1, {QKV}, {MASK}, False, True, 1)[0]",
+    "fast encoder layer": f"aten._transformer_encoder_layer_fwd.default(x.view(1, 2, 3), 3, 1, {QKV}, True, False, 1e-5, {FED})",
+    "fast encoder layer, norm first": f"aten._transformer_encoder_layer_fwd.default(x.view(1, 2, 3), 3, 1, {QKV}, False, True, 1e-5, {FED})",
+    "weight norm": "aten._weight_norm.default(x, torch.ones(1, 3), 1)",
     "histogramdd": "aten.histogramdd.default(x, [2, 2, 2], None, None, True)[0]",
 }
 

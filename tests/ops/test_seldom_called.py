@@ -160,6 +160,8 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "flipud of a number": lambda L: L.flipud(L.tensor(1.0)),
     "fliplr of a row": lambda L: L.fliplr(L.ones(3)),
     **{f"norm_except_dim {p}, {d}": (lambda L, p=p, d=d: taught(L, lambda v: L.norm_except_dim(v, p, d), ramp(L, 2, 3, 4))) for p in (1, 2) for d in (0, 2, -1)},
+    "norm_except_dim of a vector": lambda L: taught(L, lambda v: L.norm_except_dim(v, 2, 0), ramp(L, 4)),
+    "_weight_norm": lambda L: taught(L, lambda v: L._weight_norm(v, ramp(L, 2, 1), 0), ramp(L, 2, 3)),
     "unsafe_chunk and unsafe_split": lambda L: (*L.unsafe_chunk(ramp(L, 7, 2), 3), *L.unsafe_split(ramp(L, 7, 2), 3), *L.unsafe_split_with_sizes(ramp(L, 7, 2), [1, 6])),
     "positive": lambda L: (L.positive(ramp(L, 3)), +L.arange(3)),
     "positive of truth": lambda L: L.positive(L.tensor([True])),

@@ -77,8 +77,6 @@ def index_put(
     if first and rank:
         filling = filling.movedim(tuple(range(1 + first, 1 + first + rank)), tuple(range(1, 1 + rank)))
     whole: list = [_batch_numbers(level, rank), *_lined_up(level, indices, rank)]
-    if places.where[0] == 0 and places.together and rank == 0:
-        return level.wrap(indexing.index_put_prepared(target, whole, filling, accumulate))
     return level.wrap(indexing.index_put_prepared(target, whole, filling, accumulate))
 
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ...core.tensor import Tensor
+from ...ops import namespace
 from ...ops.machinery.matching import NoMatch, bind, first_match, told
 from ...ops.machinery.schema import Schema
 from ...ops.machinery.schema_table import overloads_of, schema_of
 
-# Operators whose second tensor may be a plain number; others have an overload for numbers.
-_NUMBERS_AS_TENSORS = frozenset(
-    ["add", "sub", "mul", "div", "divide", "true_divide", "multiply", "subtract", "floor_divide", "copysign", "copy"]
-)
-
 
 def choose(name: str, args: tuple, kwargs: dict[str, Any], loose: bool = False) -> tuple[Schema, list[Any]] | None:
     """Return the overload that a call of an operator means, and the values of its arguments, or None; `loose` as in `bind`."""
-    numbers = name.rstrip("_") in _NUMBERS_AS_TENSORS
+    function = namespace("torch").get(name.rstrip("_")) or getattr(Tensor, name, None)
+    numbers = hasattr(function, "op") and function.op.quirks.numbers_as_tensors
     candidates = (schema for schema in _overloads(name) if not schema.is_out)
     return first_match(candidates, lambda schema: (schema, bind(schema, args, kwargs, numbers, loose)))
 

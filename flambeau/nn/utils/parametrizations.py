@@ -8,12 +8,12 @@ from ...autograd import no_grad
 from ...core.layout import contiguous_format
 from ...core.tensor import Tensor
 from ...ops.linalg.matmul import mv, vdot
+from ...ops.reduce.norms import _weight_norm, norm_except_dim
 from .. import functional as F
 from ..modules.module import Module
 from .orthogonal import orthogonal
 from .parametrize import register_parametrization
 from .spectral_norm import as_matrix, output_dim
-from .weight_norm import norm_except_dim, weight_of
 
 __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
@@ -26,10 +26,10 @@ class _WeightNorm(Module):
         self.dim = -1 if dim is None else dim
 
     def forward(self, weight_g: Tensor, weight_v: Tensor) -> Tensor:
-        return weight_of(weight_v, weight_g, self.dim)
+        return _weight_norm(weight_v, weight_g, self.dim)
 
     def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
-        return norm_except_dim(weight, self.dim), weight
+        return norm_except_dim(weight, 2, self.dim), weight
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:

@@ -5,28 +5,14 @@ from __future__ import annotations
 import warnings
 from typing import Any, TypeVar
 
-from ...core.layout import wrap_dim
 from ...core.tensor import Tensor
-from ...ops.reduce.norms import vector_norm
+from ...ops.reduce.norms import _weight_norm, norm_except_dim
 from ..modules.module import Module
 from ..parameter import Parameter, UninitializedParameter
 
 __all__ = ["WeightNorm", "remove_weight_norm", "weight_norm"]
 
 Layer = TypeVar("Layer", bound=Module)
-
-
-def norm_except_dim(v: Tensor, dim: int) -> Tensor:
-    """Return the Euclidean norm over all dimensions but one (-1: over all)."""
-    if dim == -1:
-        return vector_norm(v)
-    others = [d for d in range(v.dim()) if d != wrap_dim(dim, v.dim())]
-    return vector_norm(v, 2, others, True) if others else v.abs()
-
-
-def weight_of(v: Tensor, g: Tensor, dim: int) -> Tensor:
-    """Return the weight with the direction of `v` and the length `g`."""
-    return v * (g / norm_except_dim(v, dim))
 
 
 class WeightNorm:
@@ -37,7 +23,7 @@ class WeightNorm:
         self.dim = -1 if dim is None else dim
 
     def compute_weight(self, module: Module) -> Tensor:
-        return weight_of(getattr(module, self.name + "_v"), getattr(module, self.name + "_g"), self.dim)
+        return _weight_norm(getattr(module, self.name + "_v"), getattr(module, self.name + "_g"), self.dim)
 
     @staticmethod
     def apply(module: Module, name: str, dim: int | None) -> WeightNorm:
@@ -52,7 +38,7 @@ class WeightNorm:
                 " forward before applying weight normalization"
             )
         del module._parameters[name]
-        module.register_parameter(name + "_g", Parameter(norm_except_dim(weight, hook.dim).detach()))
+        module.register_parameter(name + "_g", Parameter(norm_except_dim(weight, 2, hook.dim).detach()))
         module.register_parameter(name + "_v", Parameter(weight.data))
         setattr(module, name, hook.compute_weight(module))
         module.register_forward_pre_hook(hook)

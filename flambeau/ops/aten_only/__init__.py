@@ -3,6 +3,6 @@
 Import the tables from here, so that they are complete."""
 
 from ..machinery.aten_form import ATEN_BACKWARD, ATEN_ONLY, ATEN_PARTS
-from . import layers, linear_algebra, methods
+from . import attention, layers, linear_algebra, methods
 
-__all__ = ["ATEN_BACKWARD", "ATEN_ONLY", "ATEN_PARTS", "layers", "linear_algebra", "methods"]
+__all__ = ["ATEN_BACKWARD", "ATEN_ONLY", "ATEN_PARTS", "attention", "layers", "linear_algebra", "methods"]

@@ -120,6 +120,11 @@ def _copy(self: Tensor, *, memory_format: Any = None) -> Tensor:
     return self.clone() if memory_format is None else self.clone(memory_format=memory_format)
 
 
+@aten_only("copy.default")
+def _copied(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
+    return self.clone().copy_(src, non_blocking)
+
+
 @aten_only("lift_fresh", "alias", "lift")
 def _same(self: Tensor) -> Tensor:
     return self.view_as(self)

@@ -37,7 +37,10 @@ def copied(input: Tensor, src: Tensor) -> Tensor:
 
 
 @composite(
-    function=False, sharding="pointwise", formula=lambda self, src, non_blocking=False: raw_copy.op.formula(self, src)
+    function=False,
+    sharding="pointwise",
+    formula=lambda self, src, non_blocking=False: raw_copy.op.formula(self, src),
+    quirks=Quirks(numbers_as_tensors=True),
 )
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """Copy the values of `src`, broadcast and converted."""

@@ -156,7 +156,7 @@ def checked_operands(impl: Pointwise, operands: Values) -> tuple[Any, ...]:
                 f"{impl.name}(): argument '{name}' (position {i + 1}) must be Tensor, not {type(x).__name__}"
             )
     if not any(isinstance(x, Tensor) for x in result):
-        if impl.only_numbers:
+        if impl.quirks.numbers_as_tensors:
             return (_number_tensor(result[0]), *result[1:])
         raise TypeError(f"{impl.name}(): argument 'input' (position 1) must be Tensor, not {type(result[0]).__name__}")
     return result

@@ -69,7 +69,7 @@ class Pointwise:
 
     `rule` gives the dtypes (ops.dtype_rules); `kinds` says which the kernel takes: b(ool), i(nteger), f(loat), c(omplex),
     and `kernel` is its name in messages. `numbers` are the operands that may be Python numbers (default: all but the
-    first; with `only_numbers` no operand need be a tensor). `check(op, operands[, params])` runs once per plan, so it may depend on the
+    first). `check(op, operands[, params])` runs once per plan, so it may depend on the
     types of numbers only. Before every call, the function of the values that `guard(compute, operands)` returns is called, unless that is
     None, and the numbers in `fits` must be in the range of the dtype of the computation.
     `grad(g, *operands, *params, out)` replaces the automatic derivative; exceptions from the rules are `quirks`."""
@@ -93,10 +93,8 @@ class Pointwise:
         constants: dict[str, frozenset[Any] | None] | None = None,
         guard: AnyFunction | None = None,
         fits: tuple[str, ...] = (),
-        only_numbers: bool = False,
     ):
         self.name = name
-        self.only_numbers = only_numbers  # whether it may be called without any tensor
         self.formula = formula
         self.rule = rule
         self.grad = grad

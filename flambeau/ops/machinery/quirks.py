@@ -21,6 +21,9 @@ class Quirks:
     treated as a tensor without dimensions, which changes the strides of dimensions of size 1 (see plan.result_strides); "first" if that
     holds for the first operand only. `wide_numbers` names numbers that need only fit float32 if the tensors have 16 bits.
 
+    `numbers_as_tensors`: a number counts as a tensor without dimensions, in every operand (`torch.add(1, 2)`) and where PyTorch's overloads
+    are chosen, though there is one for numbers.
+
     `unasked`: `__torch_function__` is not called, as for functions that make tensors or test whether their argument is one.
     `asked_with(args)` returns the positional arguments for `__torch_function__`, where PyTorch normalizes them first.
     `inplace_function`: whether the in-place form is also a function, such as `torch.relu_`; by default, if there is one tensor operand."""
@@ -35,6 +38,7 @@ class Quirks:
     numbers_apart: bool | str = False
     wide_numbers: tuple[str, ...] = ()
     inplace_function: bool | None = None
+    numbers_as_tensors: bool = False
     unasked: bool = False
     asked_with: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None = None
 

@@ -66,10 +66,9 @@ def _plus_multiple(a: Any, factor: Any, b: Any, compute: dtype | None) -> Any:
 
 @pointwise(
     numbers=_BOTH,
-    only_numbers=True,
     check=check_alpha,
     fits=("alpha",),
-    quirks=Quirks(former=("alpha",), unrounded=(0, 1), rounds_on_host=True),
+    quirks=Quirks(former=("alpha",), unrounded=(0, 1), rounds_on_host=True, numbers_as_tensors=True),
     flops=work.each_element,
 )
 def add(input, other, *, alpha=1, compute=None):
@@ -79,11 +78,10 @@ def add(input, other, *, alpha=1, compute=None):
 
 @pointwise(
     numbers=_BOTH,
-    only_numbers=True,
     check=_check_difference,
     fits=("alpha",),
     aliases=("subtract",),
-    quirks=Quirks(former=("alpha",)),
+    quirks=Quirks(former=("alpha",), numbers_as_tensors=True),
 )
 def sub(input, other, *, alpha=1, compute=None):
     """input - alpha * other"""
@@ -104,7 +102,10 @@ def rsub(input, other, *, alpha=1, compute=None):
 
 
 @pointwise(
-    numbers=_BOTH, only_numbers=True, aliases=("multiply",), quirks=Quirks(unrounded=(1,)), flops=work.each_element
+    numbers=_BOTH,
+    aliases=("multiply",),
+    quirks=Quirks(unrounded=(1,), numbers_as_tensors=True),
+    flops=work.each_element,
 )
 def mul(input, other):
     """input * other"""
@@ -248,11 +249,12 @@ def _division_label(operands: tuple[Any, ...], params: tuple[Any, ...]) -> str:
 @pointwise(
     rule=_division_rule,
     numbers=_BOTH,
-    only_numbers=True,
     check=_check_rounding_mode,
     guard=no_zero_divisor,
     aliases=("divide",),
-    quirks=Quirks(label=_division_label, unrounded=(1,), exact_with_number=True, numbers_apart="first"),
+    quirks=Quirks(
+        label=_division_label, unrounded=(1,), exact_with_number=True, numbers_apart="first", numbers_as_tensors=True
+    ),
 )
 def div(input, other, *, rounding_mode=None, compute=None):
     """input / other, rounded towards zero ("trunc") or down ("floor") if rounding_mode says so."""
@@ -278,7 +280,7 @@ def _floored(a: Expr, b: Expr, d: dtype | None) -> Expr:
     return f.where(b == 0, a / b, f.where(quotient == 0, f.copysign(0.0, a / b), whole))
 
 
-@composite(out=True, inplace=True)
+@composite(out=True, inplace=True, quirks=Quirks(numbers_as_tensors=True))
 def true_divide(input: Any, other: Any) -> Tensor:
     """input / other"""
     return div(input, other)
@@ -304,12 +306,11 @@ def _(recorder: Any, input: Tensor, other: Any) -> Tensor:
 
 @pointwise(
     numbers=_BOTH,
-    only_numbers=True,
     kinds="if",
     kernel="div_floor_cpu",
     guard=no_zero_divisor,
     grad=no_derivative("floor_divide"),
-    quirks=Quirks(label="NotImplemented", unrounded=(1,), exact_with_number=True),
+    quirks=Quirks(label="NotImplemented", unrounded=(1,), exact_with_number=True, numbers_as_tensors=True),
 )
 def floor_divide(input, other, compute=None):
     """The quotient, rounded down."""

@@ -348,3 +348,19 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     dims = tuple([d for d in range(len(input.shape)) if d != kept])
     n = _norm(input, float(p), dims, True)
     return input * _factor.call((n, float(maxnorm)))
+
+
+@composite(method=False)
+def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
+    """The norm over all dimensions but one, which keeps its place; over all of them for dim=-1."""
+    if dim == -1:
+        return vector_norm(v, pow)
+    (kept,) = reduced_dims(dim, len(v.shape), "norm_except_dim")
+    others = tuple([d for d in range(len(v.shape)) if d != kept])
+    return vector_norm(v, pow, others, keepdim=True) if others else v.abs()
+
+
+@composite(method=False)
+def _weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
+    """The weight with the direction of `v` and the length `g`."""
+    return v * (g / norm_except_dim(v, 2, dim))

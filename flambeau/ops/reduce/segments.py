@@ -134,15 +134,6 @@ def _reduced(data: Tensor, kind: str, bounds: Tensor, axis: int, initial: float 
     return (out / counts.to(data.dtype)).where(counts > 0, math.nan if initial is None else initial)
 
 
-@composite(method=False)
-def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
-    """The norm over all dimensions but one, which keeps its place; over all of them for dim=-1."""
-    if dim == -1:
-        return vector_norm(v, pow)
-    others = tuple(i for i in range(v.dim()) if i != wrap_dim(dim, v.dim()))
-    return vector_norm(v, pow, others, keepdim=True)
-
-
 @composite(method=False, out=True, autocast_cuda="float32")
 def frobenius_norm(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """The root of the sum of squares over `dim`. Deprecated: use `linalg.vector_norm`."""

@@ -16,7 +16,7 @@ import numpy as np
 
 import flambeau as torch
 
-from ..comparison import parts_of_spread
+from ..comparison import TOLERANCES, parts_of_spread
 
 SEED = 1234
 _NUMBERS = (bool, int, float, complex, np.number, np.bool_)
@@ -239,17 +239,5 @@ def _number(value: Any) -> Any:
 
 def _default_tolerances(value: Any) -> tuple[float, float]:
     """Return PyTorch's published tolerances of a dtype."""
-    if isinstance(value, torch.Tensor):
-        dtype = value.dtype
-    else:
-        dtype = (
-            torch.float32
-            if isinstance(value, float)
-            else torch.complex64
-            if isinstance(value, complex)
-            else torch.int64
-        )
-    table = {torch.float16: (1e-3, 1e-5), torch.bfloat16: (1.6e-2, 1e-5)}
-    table |= dict.fromkeys((torch.float32, torch.complex64), (1.3e-6, 1e-5))
-    table |= dict.fromkeys((torch.float64, torch.complex128), (1e-7, 1e-7))
-    return table.get(dtype, (0.0, 0.0))
+    number = "float32" if isinstance(value, float) else "complex64" if isinstance(value, complex) else "int64"
+    return TOLERANCES.get(value.dtype.name if isinstance(value, torch.Tensor) else number, (0.0, 0.0))
