@@ -79,12 +79,6 @@ def takes_tensor(schema: Schema) -> bool:
     return any(holds(a.type) for a in schema.arguments)
 
 
-def draws(symbol: str) -> bool:
-    """Return whether an operator (`aten::dropout`) draws random numbers."""
-    record = aten.resolver_module().record_of(symbol.removeprefix("aten::"))
-    return record is not None and record.kind == "random"
-
-
 def _calling(function: Callable, schema: Schema) -> Callable:
     """Wrap a function so that it can be called with the values of all of a schema's arguments in order."""
     arguments = schema.arguments

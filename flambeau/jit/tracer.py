@@ -15,7 +15,8 @@ import flambeau as torch
 
 from ..core.pytree import tree_map_only
 from ..core.tensor import Tensor, tensors_in
-from . import enabled, operators, recursive
+from ..library.aten.resolver import draws
+from . import enabled, recursive
 from .functions import Function
 from .inlining import inlined
 from .ir import Block, Graph, Node
@@ -257,7 +258,7 @@ def _random_nodes(block: Block) -> list[Node]:
     found = []
     for node in block.nodes_:
         still = "dropout" in node.kind_ and node.inputs_[-1].node.attributes.get("value") is False
-        if operators.draws(node.kind_) and not still:
+        if draws(node.kind_.removeprefix("aten::")) and not still:
             found.append(node)
         found += [n for inner in node.blocks_ for n in _random_nodes(inner)]
     return found

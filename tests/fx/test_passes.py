@@ -10,7 +10,7 @@ import flambeau as torch
 from flambeau import fx, nn
 from flambeau.fx.experimental.const_fold import split_const_subgraphs
 from flambeau.fx.experimental.proxy_tensor import make_fx
-from flambeau.fx.passes.dialect.common.cse_pass import CSEPass
+from flambeau.fx.passes.dialect.common.cse_pass import CSEPass, get_CSE_banned_ops
 from flambeau.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from flambeau.fx.passes.infra.pass_manager import PassManager, pass_result_wrapper, this_before_that_pass_constraint
 from flambeau.fx.passes.operator_support import OperatorSupport
@@ -104,6 +104,18 @@ def test_equal_calls_are_joined() -> None:
     assert joined.modified
     assert joined.graph_module.code.count("sin.default") == 1
     assert torch.allclose(joined.graph_module(torch.ones(2)), traced(torch.ones(2)))
+
+
+@pytest.mark.parametrize("name", ["rand_like", "bernoulli", "relu_", "exponential_", "clamp_"])
+def test_calls_with_effects_are_not_joined(name: str) -> None:
+    given = (0,) if name == "clamp_" else ()
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    packet = getattr(torch.ops.aten, name)
+    graph.output([graph.call_function(packet.default, (x, *given)) for _ in range(2)])
+    banned = get_CSE_banned_ops()
+    assert not CSEPass(banned)(fx.GraphModule(nn.Module(), graph)).modified
+    assert torch.ops.aten.sin not in banned
 
 
 def test_passes_are_ordered() -> None:

@@ -87,6 +87,17 @@ def test_schemas_are_pytorchs() -> None:
     assert len(aten_names()) > 900
 
 
+def test_windows_and_indices_that_are_refused() -> None:
+    grad = torch.ones(2, 3)
+    for error, text, call in (
+        (ValueError, "step is 0 but must be > 0", lambda: aten.unfold_backward(grad, [6], 0, 3, 0)),
+        (RuntimeError, "size is -1 but must be >= 0", lambda: aten.unfold_backward(grad, [6], 0, -1, 1)),
+        (IndexError, "at least one index must be provided", lambda: aten.index.Tensor(grad, [])),
+    ):
+        with pytest.raises(error, match=text):
+            call()
+
+
 PROGRAMS = {
     "numbers": "lambda x: x + 1 - x * 2 / 3 + (1 - x) + 2 / x + x**2 + 2**x",
     "numbers and overloads": "lambda x: (torch.copysign(x, 2.0), x.true_divide(2), x.clone().copy_(2.0), torch.remainder(x, 2))",

@@ -15,7 +15,8 @@ from ...ops.machinery.schema_table import overloads_of, schema_of
 def choose(name: str, args: tuple, kwargs: dict[str, Any], loose: bool = False) -> tuple[Schema, list[Any]] | None:
     """Return the overload that a call of an operator means, and the values of its arguments, or None; `loose` as in `bind`."""
     function = namespace("torch").get(name.rstrip("_")) or getattr(Tensor, name, None)
-    numbers = hasattr(function, "op") and function.op.quirks.numbers_as_tensors
+    op = getattr(function, "op", None)
+    numbers = op is not None and op.quirks.numbers_as_tensors
     candidates = (schema for schema in _overloads(name) if not schema.is_out)
     return first_match(candidates, lambda schema: (schema, bind(schema, args, kwargs, numbers, loose)))
 

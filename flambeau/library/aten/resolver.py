@@ -181,6 +181,12 @@ def record_of(name: str) -> Op | None:
     return OPS.get(f"nn.functional.{name}")
 
 
+def draws(name: str) -> bool:
+    """Return whether `aten::name` draws random numbers."""
+    record = record_of(name)
+    return record is not None and record.kind == "random"
+
+
 def run(overload: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     """Call the function that runs for an overload."""
     given = {k: v for k, v in kwargs.items() if not (k == "pin_memory" and not v)}

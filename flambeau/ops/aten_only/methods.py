@@ -45,6 +45,8 @@ def _places(indices: list[Any]) -> tuple[Any, ...]:
 
 @aten_only("index.Tensor", "index.Tensor_hacked_twin", "_unsafe_index")
 def _index(self: Tensor, indices: list[Any]) -> Tensor:
+    if not indices:
+        raise IndexError("at least one index must be provided")
     return self[_places(indices)]
 
 
@@ -109,7 +111,13 @@ aten_only("meshgrid")(lambda tensors, indexing="ij": meshgrid(*tensors, indexing
 aten_only("broadcast_tensors")(lambda tensors: broadcast_tensors(*tensors))
 
 
-aten_only("unfold_backward")(unfold_backward)
+@aten_only("unfold_backward")
+def _unfold_backward(grad_in: Tensor, input_sizes: list[int], dim: int, size: int, step: int) -> Tensor:
+    if step <= 0:
+        raise ValueError(f"step is {step} but must be > 0")
+    if size < 0:
+        raise RuntimeError(f"size is {size} but must be >= 0")
+    return unfold_backward(grad_in, input_sizes, dim, size, step)
 
 
 # -- copies and dtypes ----------------------------------------------------------------------------------------------------

@@ -5,22 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from .....library.aten import aten
+from .....library.aten.resolver import draws
+from .....ops.machinery.schema_table import aten_names, overloads_of, schema_of
 from .....utils._pytree import tree_flatten
 from ....graph import Graph
 from ....graph_module import GraphModule
 from ....node import Node
 from ...infra.pass_base import PassBase, PassResult
 
-# Two calls of these are not the same as one: they draw random numbers, or change a tensor.
-_RANDOM = (
-    "dropout bernoulli multinomial native_dropout normal poisson binomial rrelu rand_like rand randint randn randperm"
-)
-_IN_PLACE = "add_ sub_ mul_ div_ pow_ lerp_ relu_ sigmoid_ tanh_"
-
 
 def get_CSE_banned_ops() -> set[Any]:  # noqa: N802
-    """Return the operators whose calls must not be merged."""
-    return {getattr(aten, name) for name in f"{_RANDOM} {_IN_PLACE}".split()}
+    """Return the operators whose calls must not be merged: those that draw random numbers or change a tensor."""
+    return {getattr(aten, name) for name in aten_names() if draws(name) or _is_in_place(name)}
+
+
+def _is_in_place(name: str) -> bool:
+    schemas = [schema_of(name, overload) for overload in overloads_of(name)]
+    return any(schema.is_mutable and not schema.is_out for schema in schemas)
 
 
 def _token(node: Node, values: dict[Node, Node]) -> tuple:
