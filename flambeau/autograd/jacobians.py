@@ -48,23 +48,23 @@ def as_real(values: np.ndarray) -> np.ndarray:
 def tensor_like(values: np.ndarray, like: Tensor) -> Tensor:
     """Return a new tensor with the shape, dtype and sparse layout of another."""
     dense = copy_of_array(np.asarray(values, like.dtype.numpy).reshape(like.shape), like.dtype)
-    return dense.to_sparse(layout=like.layout) if isinstance(like, SparseTensor) else dense
+    if not isinstance(like, SparseTensor):
+        return dense
+    return dense.to_sparse(layout=like.layout, blocksize=getattr(like, "_blocksize", None))
 
 
-def stored_places(x: Any) -> np.ndarray:
-    """Return the positions of a sparse tensor's stored values in the dense one, in row-major order."""
+def stored_places(x: Any, memory: np.ndarray) -> np.ndarray:
+    """Return the positions of a sparse tensor's stored values in the dense one, in the order of `memory`, which holds them."""
     if str(x.layout) == "torch.sparse_coo":
         index = np.array(x._indices()._array())
         tail = int(np.prod(x.shape[len(index) :], dtype=np.int64))
         first = np.ravel_multi_index(tuple(index), tuple(x.shape[: len(index)]))
         return (first[:, None] * tail + np.arange(tail)).reshape(-1)
-    if len(x.shape) != 2:
-        raise NotImplementedError("gradcheck: compressed sparse inputs must be matrices")
-    by_row = str(x.layout) == "torch.sparse_csr"
-    ends = np.array((x.crow_indices() if by_row else x.ccol_indices())._array())
-    inner = np.array((x.col_indices() if by_row else x.row_indices())._array())
-    outer = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
-    return outer * x.shape[1] + inner if by_row else inner * x.shape[1] + outer
+    kept = memory.copy()
+    memory[...] = 1 + np.arange(kept.size).reshape(kept.shape)  # each value is its own number
+    order = np.argsort(x.detach().to_dense()._array().real.reshape(-1), kind="stable")
+    memory[...] = kept
+    return order[len(order) - kept.size :]
 
 
 class Point:
@@ -77,9 +77,9 @@ class Point:
         self.unmasked = isinstance(self.tensor, SparseTensor) and not masked
         self.places: np.ndarray | None = None
         if isinstance(self.tensor, SparseTensor) and masked:
-            self.places = stored_places(self.tensor)
             coo = str(self.tensor.layout) == "torch.sparse_coo"
             self.memory = (self.tensor._values() if coo else self.tensor.detach().values())._array()
+            self.places = stored_places(self.tensor, self.memory)
         elif not self.unmasked:
             self.memory = self.tensor._array()
         self.count = self.tensor.numel() if self.places is None else len(self.places)

@@ -104,3 +104,26 @@ def test_inputs_that_cannot_be_checked():
     with pytest.raises(AssertionError, match="same shape when inputs are perturbed"):
         one = torch.ones(1, dtype=torch.float64, requires_grad=True)
         gradcheck(lambda a: torch.cat([a, a]) if (a >= 1).all() else a, (one,))
+
+
+@pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("fast", [False, True])
+def test_every_sparse_layout(layout: str, masked: bool, fast: bool) -> None:
+    whole = torch.arange(32.0, dtype=torch.float64).view(4, 8)
+    whole[:, 2:4] = 0
+    options = {"blocksize": (2, 2)} if "bs" in layout else {}
+    x = whole.to_sparse(layout=getattr(torch, layout), **options).requires_grad_()
+
+    class Wrong(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.to_dense() * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return (g * 3).to_sparse(layout=x.layout, **options)
+
+    assert gradcheck(lambda t: t.to_dense(masked_grad=masked).square(), (x,), masked=masked, fast_mode=fast)
+    with pytest.raises(GradcheckError, match="Jacobian mismatch|Gradients"):
+        gradcheck(Wrong.apply, (x,), masked=masked, fast_mode=fast)

@@ -18,8 +18,6 @@ from flambeau.ops.machinery.schema_table import aten_names, is_composite, overlo
 NOT_RUN = {
     "_nested_tensor_from_mask_left_aligned", "nested_to_padded_tensor", "to_padded_tensor",
     "_upsample_lanczos2d_aa", "_upsample_lanczos2d_aa_backward", "sparse_sampled_addmm", "remove", "_unwrap_optional",
-     "_weight_norm",
-    "_reshape_alias_copy",
 }  # fmt: skip
 
 

@@ -216,11 +216,11 @@ def asarray_history(L: Any, **options: Any) -> Any:
     return result.requires_grad, result.grad_fn is None
 
 
-def default_storage(L: Any) -> Any:
+def under_default(L: Any, dtype: str, call: Callable[[], Any]) -> Any:
     before = L.get_default_dtype()
-    L.set_default_dtype(L.float64)
+    L.set_default_dtype(getattr(L, dtype))
     try:
-        return L.Storage.__name__
+        return call()
     finally:
         L.set_default_dtype(before)
 
@@ -350,7 +350,20 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "asarray keeps history": asarray_history,
     "asarray forgets history": lambda L: asarray_history(L, requires_grad=False),
     "asarray of a NumPy number, shared": lambda L: L.asarray(np.float32(3), copy=False),
-    "storage of the default dtype": default_storage,
+    "storage of the default dtype": lambda L: under_default(L, "float64", lambda: L.Storage.__name__),
+    **{
+        f"complex numbers where {d} is the default, {n}": lambda L, d=d, call=call: under_default(
+            L, d, lambda: str(call(L).dtype)
+        )
+        for d in ("float16", "bfloat16", "float64")
+        for n, call in {
+            "full": lambda L: L.full((2,), 1j),
+            "fft of integers": lambda L: L.fft.fft(L.ones(4, dtype=L.int64)),
+            "rfft of truth": lambda L: L.fft.rfft(L.ones(4, dtype=L.bool)),
+            "linspace": lambda L: L.linspace(0, 1j, 3),
+            "logspace": lambda L: L.logspace(0, 1j, 3),
+        }.items()
+    },
     "storage without a file": lambda L: L.zeros(3).untyped_storage().filename,
     "range into too few elements": lambda L: L.arange(5, out=L.zeros(2, 2)),
     "window of a sparse layout": lambda L: L.hann_window(3, layout=L.sparse_coo),

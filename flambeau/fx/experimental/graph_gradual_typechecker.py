@@ -14,6 +14,7 @@ from typing import Any
 import flambeau
 
 from ...nn import AdaptiveAvgPool2d, BatchNorm2d, Conv2d, Linear, MaxPool2d, Module, ReLU
+from ...ops.nn.conv import output_size
 from ..graph_module import GraphModule
 from ..node import Node
 from ..tensor_type import Dyn, TensorType, is_consistent, is_more_precise
@@ -163,7 +164,7 @@ def _windows(size: Any, module: Any, index: int) -> Any:
         _pair(v)[index]
         for v in (module.kernel_size, module.stride or module.kernel_size, module.padding, module.dilation)
     )
-    return (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
+    return output_size((size,), (kernel,), ((stride,), ((padding, padding),), (dilation,), 1))[0]
 
 
 @register_inference_rule(Conv2d)

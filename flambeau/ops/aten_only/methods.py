@@ -85,6 +85,9 @@ def _view(self: Tensor, size: list[int], *strides: Any) -> Tensor:
     return self.reshape(size) if strides else self.view(size)
 
 
+aten_only("_reshape_alias_copy")(lambda self, size, stride: self.reshape(size).clone())
+
+
 @aten_only("expand")
 def _expand(self: Tensor, size: list[int], *, implicit: bool = False) -> Tensor:
     return self.expand(size)

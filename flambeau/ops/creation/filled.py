@@ -20,7 +20,7 @@ from ...core.layout import (
     preserve_format,
     strides_in_order,
 )
-from ...core.promotion import default_complex, get_default_dtype
+from ...core.promotion import get_default_dtype
 from ...core.raw_memory import set_bytes
 from ...core.settings import fills_empty
 from ...core.size import Size
@@ -41,12 +41,13 @@ _memset = ctypes.memset
 
 
 def number_result_dtype(value: Any) -> dtype:
-    """Return the dtype of full(shape, value): bool, int64, the default float or complex dtype."""
+    """Return the dtype of full(shape, value): bool, int64, the default dtype, or complex64 and complex128."""
     if isinstance(value, bool):
         return dt.bool_
     if isinstance(value, int):
         return dt.int64
-    return default_complex() if isinstance(value, complex) else get_default_dtype()
+    default = get_default_dtype()
+    return (dt.complex128 if default is dt.float64 else dt.complex64) if isinstance(value, complex) else default
 
 
 def finish(t: Tensor, requires_grad: bool) -> Tensor:

@@ -303,7 +303,7 @@ def _spaced(
         raise RuntimeError(
             f"torch.{name}(): inferred dtype {default_complex()} can't be safely cast to passed dtype {d}"
         )
-    if count > 1 and (d is dt.bool_ or d in dt.FLOAT8):
+    if count > 1 and (d in (dt.bool_, dt.complex32) or d in dt.FLOAT8):
         raise unsupported(f"{name}_cpu", d)
     return deliver(name, count, d, chosen, out, lambda t: write(t, a, b))
 

@@ -39,6 +39,15 @@ def output_size(shape: tuple[int, ...], kernel: tuple[int, ...], window: Window)
     )
 
 
+def input_size(shape: tuple[int, ...], kernel: tuple[int, ...], window: Window) -> tuple[int, ...]:
+    """Return the smallest sizes whose `output_size` is `shape`: those of a transposed convolution's result."""
+    stride, padding, dilation, _ = window
+    return tuple(
+        (n - 1) * s - low - high + d * (k - 1) + 1
+        for n, k, s, (low, high), d in zip(shape, kernel, stride, padding, dilation)
+    )
+
+
 @lru_cache(1024)
 def _output_shape(shape: tuple[int, ...], weight: tuple[int, ...], window: Window) -> tuple[int, ...]:
     return (int(shape[0]), int(weight[0]), *output_size(shape[2:], weight[2:], window))
@@ -369,16 +378,13 @@ def _transpose(
                 f"output padding must be smaller than either stride or dilation, but got output_padding: {list(extra)} stride: {list(stride)} dilation: {list(dilation)}"
             )
     x = input if batched else input.unsqueeze(0)
-    sizes = tuple(
-        (n - 1) * s - low - high + d * (k - 1) + e + 1
-        for n, s, (low, high), d, k, e in zip(x.shape[2:], stride, pads, dilation, weight.shape[2:], extra)
-    )
+    window = (stride, tuple((low, high - e) for (low, high), e in zip(pads, extra)), dilation, groups)
+    sizes = input_size(x.shape[2:], weight.shape[2:], window)
     if any(n <= 0 for n in sizes):
         raise RuntimeError(
             f"Given input size per channel: {list(x.shape[2:])}. Calculated output size per channel: {list(sizes)}. Output size is too small"
         )
     shape = (x.shape[0], weight.shape[1] * groups, *sizes)
-    window = (stride, tuple((low, high - e) for (low, high), e in zip(pads, extra)), dilation, groups)
     out = conv_transpose_forward(x, weight, bias, shape, window)
     return out if batched else out.squeeze(0)
 

@@ -17,6 +17,7 @@ from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor
 from ..shape.complex_views import view_as_complex, view_as_real
 from ..shape.joining import stack
+from .conv import output_size
 from .windows import Window
 
 _FUNCTIONAL = ("nn.functional",)
@@ -54,10 +55,8 @@ def _read(name: str, kernel_size: Any, dilation: Any, padding: Any, stride: Any)
 
 def _blocks(sizes: tuple[int, ...], window: Window) -> tuple[int, int]:
     """Return the number of blocks down and across."""
-    rows, columns = (
-        (n + 2 * p - d * (k - 1) - 1) // s + 1
-        for n, k, s, p, d in zip(sizes, window.kernel, window.stride, window.padding, window.dilation)
-    )
+    pads = tuple((p, p) for p in window.padding)
+    rows, columns = output_size(sizes, window.kernel, (window.stride, pads, window.dilation, 1))
     return rows, columns
 
 

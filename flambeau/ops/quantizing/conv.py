@@ -19,6 +19,7 @@ from ...kernels.library import depthwise, requantize
 from ..machinery.declare import internal
 from ..machinery.memory import values_on_host
 from ..machinery.record import NewTensor
+from ..nn.conv import input_size, output_size
 from .codes import codes_of, inverse, quantized, values_of
 from .linear import check_codes, check_packed, moved, quantized_operator, unsigned
 from .packed import Packed, check_weight, fbgemm_bias, methods, row
@@ -134,12 +135,9 @@ class ConvPackedParams(Packed):
         return row(weight, dt.float32), row(np.concatenate([window.sum(1), zeros]), dt.float32)
 
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        g, kernel = self.geometry, self.weight.shape[2:]
-        rows = list(zip(shape[2:], kernel, g.stride, g.before, g.after, g.dilation))
-        if self.transposed:
-            sizes = [(n - 1) * s - b - a + d * (k - 1) + 1 for n, k, s, b, a, d in rows]
-        else:
-            sizes = [(n + b + a - d * (k - 1) - 1) // s + 1 for n, k, s, b, a, d in rows]
+        g = self.geometry
+        window = (tuple(g.stride), tuple(zip(g.before, g.after)), tuple(g.dilation), 1)
+        sizes = (input_size if self.transposed else output_size)(shape[2:], self.weight.shape[2:], window)
         return (shape[0], self.outputs, *sizes)
 
 

@@ -217,7 +217,7 @@ def _floating(name: str, x: Any) -> Tensor:
     """Return the input as floating point or complex numbers."""
     need_tensor(f"fft_{name}", x)
     if x.dtype.category < 2:
-        return x.to(get_default_dtype())
+        x = x.to(get_default_dtype())
     if x.dtype.itemsize < 4 or x.dtype.name == "complex32":
         raise RuntimeError(f"Unsupported dtype {x.dtype.scalar_type}")
     return x
