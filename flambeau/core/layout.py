@@ -7,10 +7,11 @@ from functools import lru_cache
 
 
 class _Named:
-    """A constant that is identified, printed and pickled by its name."""
+    """A constant that is identified, printed and pickled by its name. `number` is that in C++ and TorchScript, `pt2` that in exported
+    programs, `word` its name in messages."""
 
-    def __init__(self, name: str):
-        self.name = name
+    def __init__(self, name: str, number: int, pt2: int = 0, word: str = ""):
+        self.name, self.number, self.pt2, self.word = name, number, pt2, word
 
     def __repr__(self) -> str:
         return f"torch.{self.name}"
@@ -23,19 +24,26 @@ class memory_format(_Named):
     """The order of a tensor's dimensions in memory."""
 
 
-contiguous_format = memory_format("contiguous_format")
-preserve_format = memory_format("preserve_format")
-channels_last = memory_format("channels_last")
-channels_last_3d = memory_format("channels_last_3d")
+contiguous_format = memory_format("contiguous_format", 0, 1)
+preserve_format = memory_format("preserve_format", 1, 4)
+channels_last = memory_format("channels_last", 2, 2)
+channels_last_3d = memory_format("channels_last_3d", 3, 3)
+MEMORY_FORMATS = (contiguous_format, preserve_format, channels_last, channels_last_3d)
 
 
 class layout(_Named):
     """The way a tensor stores its elements: strided, or one of the sparse forms."""
 
 
-strided, sparse_coo, sparse_csr = layout("strided"), layout("sparse_coo"), layout("sparse_csr")
-sparse_csc, sparse_bsr, sparse_bsc = layout("sparse_csc"), layout("sparse_bsr"), layout("sparse_bsc")
-mkldnn, jagged = layout("_mkldnn"), layout("jagged")
+strided = layout("strided", 0, 7, "Strided")
+sparse_coo = layout("sparse_coo", 1, 1, "Sparse")
+sparse_csr = layout("sparse_csr", 2, 2, "SparseCsr")
+mkldnn = layout("_mkldnn", 3, 6, "Mkldnn")
+sparse_csc = layout("sparse_csc", 4, 3, "SparseCsc")
+sparse_bsr = layout("sparse_bsr", 5, 4, "SparseBsr")
+sparse_bsc = layout("sparse_bsc", 6, 5, "SparseBsc")
+jagged = layout("jagged", 7, 0, "Jagged")
+LAYOUTS = (strided, sparse_coo, sparse_csr, mkldnn, sparse_csc, sparse_bsr, sparse_bsc, jagged)
 
 
 def broadcast_two(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:

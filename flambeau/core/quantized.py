@@ -27,10 +27,10 @@ _new_object = object.__new__
 class qscheme:
     """A mapping of values to codes: with one scale or one for each channel. There is one object per scheme."""
 
-    __slots__ = ("name",)
+    __slots__ = ("name", "number")
 
-    def __init__(self, name: str):
-        self.name = name
+    def __init__(self, name: str, number: int):
+        self.name, self.number = name, number
 
     def __repr__(self) -> str:
         return f"torch.{self.name}"
@@ -46,13 +46,15 @@ class qscheme:
 
 
 SCHEMES = {
-    name: qscheme(name)
-    for name in (
-        "per_tensor_affine",
-        "per_channel_affine",
-        "per_tensor_symmetric",
-        "per_channel_symmetric",
-        "per_channel_affine_float_qparams",
+    name: qscheme(name, number)
+    for number, name in enumerate(
+        (
+            "per_tensor_affine",
+            "per_channel_affine",
+            "per_tensor_symmetric",
+            "per_channel_symmetric",
+            "per_channel_affine_float_qparams",
+        )
     )
 }
 per_tensor_affine, per_channel_affine, per_tensor_symmetric, per_channel_symmetric, per_channel_float = SCHEMES.values()

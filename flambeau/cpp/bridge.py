@@ -32,11 +32,8 @@ from ..library.native import add_class
 from ..library.registration import Library, fallthrough_kernel
 
 DTYPES = {d.number: d for d in ALL_DTYPES}  # those that tensors of C++ programs may have
-LAYOUTS = {name: getattr(layouts, name) for name in ("strided", "sparse_coo", "sparse_csr")}
-FORMATS = {
-    name: getattr(layouts, name)
-    for name in ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
-}
+LAYOUTS = {kind.name: kind for kind in layouts.LAYOUTS[:3]}
+FORMATS = {kind.name: kind for kind in layouts.MEMORY_FORMATS}
 
 watchers = watching.active  # C++ asks whether there are any
 

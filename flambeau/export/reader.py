@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import keyword
 import operator
 import re
@@ -10,6 +11,8 @@ from typing import Any
 
 import flambeau
 
+from ..core.dtype import RECORDS
+from ..core.layout import LAYOUTS, MEMORY_FORMATS
 from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule
 from ..fx.node import Node
@@ -31,7 +34,7 @@ from .graph_signature import (
     TensorArgument,
 )
 from .symbols import Expression, Symbol
-from .tensors import dtype_of, format_of, layout_of, meta_tensor
+from .tensors import meta_tensor, of_number
 
 _ARITHMETIC = {
     "add", "sub", "mul", "floordiv", "truediv", "mod", "pow", "neg", "pos", "eq", "ne", "lt", "le", "gt", "ge",
@@ -340,8 +343,8 @@ def _device(value: dict[str, Any]) -> Any:
 
 
 _CONVERTED: dict[str, Any] = {
-    "as_scalar_type": dtype_of,
-    "as_layout": layout_of,
-    "as_memory_format": format_of,
+    "as_scalar_type": functools.partial(of_number, RECORDS),
+    "as_layout": functools.partial(of_number, LAYOUTS),
+    "as_memory_format": functools.partial(of_number, MEMORY_FORMATS),
     "as_device": _device,
 }

@@ -3,53 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import flambeau
 
 from ..core.dtype import RECORDS
+from ..core.layout import LAYOUTS
 from ..core.tensor import Tensor
 from .expressions import written
 from .symbols import Expression
 
-SCALAR_TYPES = {d.name: d.pt2 for d in RECORDS if d.pt2 is not None}
-LAYOUTS = {"strided": 7, "sparse_coo": 1, "sparse_csr": 2, "sparse_csc": 3, "sparse_bsr": 4, "sparse_bsc": 5}
-MEMORY_FORMATS = {"contiguous_format": 1, "channels_last": 2, "channels_last_3d": 3, "preserve_format": 4}
 _LARGEST = 1 << 40  # of a tensor in a file, in bytes
 
 
-def _short(thing: Any) -> str:
-    return str(thing).split(".")[-1]
-
-
-def dtype_number(dtype: Any) -> int:
-    return SCALAR_TYPES[_short(dtype)]
-
-
-def dtype_of(number: int) -> Any:
-    return getattr(flambeau, _named(SCALAR_TYPES, number))
-
-
-def layout_number(layout: Any) -> int:
-    return LAYOUTS[_short(layout)]
-
-
-def layout_of(number: int) -> Any:
-    return getattr(flambeau, _named(LAYOUTS, number))
-
-
-def format_number(kind: Any) -> int:
-    return MEMORY_FORMATS[_short(kind)]
-
-
-def format_of(number: int) -> Any:
-    return getattr(flambeau, _named(MEMORY_FORMATS, number))
-
-
-def _named(table: dict[str, int], number: int) -> str:
-    for name, value in table.items():
-        if value == number:
-            return name
+def of_number(kinds: Iterable[Any], number: int) -> Any:
+    """Return the dtype, layout or memory format that a number in a file stands for."""
+    for kind in kinds:
+        if kind.pt2 == number:
+            return kind
     raise ValueError(f"the number {number!r} stands for nothing known")
 
 
@@ -63,13 +35,13 @@ def size_entry(size: Any) -> dict[str, Any]:
 def tensor_meta(tensor: Tensor, sizes: Any = None, strides: Any = None) -> dict[str, Any]:
     """Return the description of a tensor that a file stores: dtype, sizes, strides, device, layout."""
     return {
-        "dtype": dtype_number(tensor.dtype),
+        "dtype": tensor.dtype.pt2,
         "sizes": [size_entry(s) for s in (tensor.shape if sizes is None else sizes)],
         "requires_grad": tensor.requires_grad,
         "device": {"type": "cpu" if tensor.device.type == "meta" else tensor.device.type, "index": tensor.device.index},
         "strides": [size_entry(s) for s in (tensor.stride() if strides is None else strides)],
         "storage_offset": {"as_int": tensor.storage_offset()},
-        "layout": layout_number(tensor.layout),
+        "layout": tensor.layout.pt2,
     }
 
 
@@ -88,10 +60,10 @@ def tensor_bytes(tensor: Tensor) -> bytes:
 
 def tensor_from_bytes(data: bytes, meta: dict[str, Any]) -> Tensor:
     """Return a tensor over a copy of these bytes."""
-    dtype = dtype_of(meta["dtype"])
+    dtype = of_number(RECORDS, meta["dtype"])
     sizes, strides = [number_in(s) for s in meta["sizes"]], [number_in(s) for s in meta["strides"]]
     offset = number_in(meta["storage_offset"])
-    if layout_of(meta["layout"]) is not flambeau.strided or len(sizes) != len(strides):
+    if of_number(LAYOUTS, meta["layout"]) is not flambeau.strided or len(sizes) != len(strides):
         raise ValueError("a tensor of the file is of a kind that is not known")
     if math.prod(sizes) == 0:
         return flambeau.empty(sizes, dtype=dtype)
@@ -106,5 +78,5 @@ def tensor_from_bytes(data: bytes, meta: dict[str, Any]) -> Tensor:
 def meta_tensor(meta: dict[str, Any]) -> Tensor:
     """Return a tensor without memory of the described shape, strides and dtype."""
     sizes, strides = [number_in(s) for s in meta["sizes"]], [number_in(s) for s in meta["strides"]]
-    found = flambeau.empty_strided(sizes, strides, dtype=dtype_of(meta["dtype"]), device="meta")
+    found = flambeau.empty_strided(sizes, strides, dtype=of_number(RECORDS, meta["dtype"]), device="meta")
     return found.requires_grad_(bool(meta["requires_grad"])) if found.is_floating_point() else found

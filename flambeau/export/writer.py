@@ -18,7 +18,7 @@ from ..torch_version import TORCH_VERSION
 from . import treespecs
 from .exported_program import ExportedProgram
 from .graph_signature import ConstantArgument, InputKind, InputSpec, OutputKind, OutputSpec
-from .tensors import dtype_number, format_number, layout_number, size_entry, tensor_meta
+from .tensors import size_entry, tensor_meta
 
 _SCHEMA_VERSION = {"major": 8, "minor": 20}
 _ARITHMETIC = ("a", "b")
@@ -264,14 +264,15 @@ def _device(value: device) -> dict[str, Any]:
     return {"type": value.type, "index": value.index}
 
 
+_PT2 = operator.attrgetter("pt2")
 _SCALARS: tuple[tuple[Any, str, Any], ...] = (
     (type(None), "as_none", _none),
     (bool, "as_bool", _same),
     (int, "as_int", _same),
     (float, "as_float", _same),
     (str, "as_string", _same),
-    (dtype, "as_scalar_type", dtype_number),
+    (dtype, "as_scalar_type", _PT2),
     (device, "as_device", _device),
-    (layout, "as_layout", layout_number),
-    (memory_format, "as_memory_format", format_number),
+    (layout, "as_layout", _PT2),
+    (memory_format, "as_memory_format", _PT2),
 )

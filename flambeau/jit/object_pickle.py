@@ -18,7 +18,7 @@ from ..serialization.unpickler import RestrictedUnpickler
 from . import types as T
 from .classes import enum_type
 from .objects import ScriptObject
-from .operators import is_numbered, number_of
+from .operators import is_numbered
 from .value_types import inferred
 
 _BUILDERS = {
@@ -107,7 +107,7 @@ class Writer:
         elif isinstance(value, torch.device):
             self.call("torch", "device", lambda: self.text(str(value)))
         elif is_numbered(value):
-            self.number(number_of(value))
+            self.number(value.number)
         elif hasattr(value, "script_type"):
             self.object(value)
         else:

@@ -111,7 +111,7 @@ def to_script(value: Any, kind: T.Type) -> Any:
     if isinstance(kind, T.UnionType):
         return _member_to_script(value, kind)
     if kind is T.INT or kind in T.INT_LIKE:
-        return operators.number_of(value) if operators.is_numbered(value) else as_number(int, value)
+        return value.number if operators.is_numbered(value) else as_number(int, value)
     if kind in _NUMBERS:
         return as_number(_NUMBERS[kind], value)
     if isinstance(kind, T.ListType):
@@ -191,7 +191,7 @@ def _any_to_script(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: _any_to_script(v) for k, v in value.items()}
     if operators.is_numbered(value):
-        return operators.number_of(value)
+        return value.number
     return value
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import flambeau as torch
 
-from ..core.dtype import BY_NAME, BY_NUMBER, dtype
-from ..core.layout import layout, memory_format
+from ..core.dtype import BY_NUMBER, dtype
+from ..core.layout import LAYOUTS, MEMORY_FORMATS, layout, memory_format
 from ..core.quantized import qscheme
 from ..core.tensor import Tensor
 from ..library import aten
@@ -22,40 +22,17 @@ from .plain_operators import NUMBERS, PLAIN
 from .schema import REQUIRED, Schema, schemas_of
 from .types import LAYOUT, MEMORY_FORMAT, SCALAR_TYPE, TENSOR, ListType, OptionalType, Type
 
-# PyTorch's numbers for layouts, memory formats and ways of quantizing.
-_LAYOUTS = ("strided", "sparse_coo", "sparse_csr", "_mkldnn", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged")
-_SCHEMES = (
-    "per_tensor_affine", "per_channel_affine", "per_tensor_symmetric", "per_channel_symmetric", "per_channel_affine_float_qparams",
-)  # fmt: skip
-_FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
-
-
-@functools.cache
-def _numbers() -> dict[Any, int]:
-    found: dict[Any, int] = {d: d.number for d in BY_NAME.values()}
-    for names in (_LAYOUTS, _FORMATS, _SCHEMES):
-        for number, name in enumerate(names):
-            thing = torch.__dict__.get(name)
-            if thing is not None and thing not in found:
-                found[thing] = number
-    return found
-
-
-def number_of(thing: Any) -> int:
-    """Return TorchScript's number for a dtype, a layout, a memory format or a quantization scheme."""
-    return _numbers()[thing]
-
 
 def dtype_of(number: Any) -> Any:
     return BY_NUMBER[number] if isinstance(number, int) and not isinstance(number, bool) else number
 
 
 def layout_of(number: Any) -> Any:
-    return getattr(torch, _LAYOUTS[number]) if isinstance(number, int) else number
+    return LAYOUTS[number] if isinstance(number, int) else number
 
 
 def format_of(number: Any) -> Any:
-    return getattr(torch, _FORMATS[number]) if isinstance(number, int) else number
+    return MEMORY_FORMATS[number] if isinstance(number, int) else number
 
 
 def is_numbered(thing: Any) -> bool:
@@ -184,18 +161,18 @@ TENSORS: dict[str, Callable] = {
     "aten::set_grad_enabled": lambda on: torch._set_grad(on) if hasattr(torch, "_set_grad") else torch.set_grad_enabled(on),
     "aten::manual_seed": _manual_seed, "aten::Generator": lambda *a: torch.Generator(),
     "aten::is_autocast_cpu_enabled": lambda: torch.is_autocast_enabled("cpu"),
-    "aten::get_autocast_dtype": lambda kind: number_of(torch.get_autocast_dtype(kind)),
+    "aten::get_autocast_dtype": lambda kind: torch.get_autocast_dtype(kind).number,
     "aten::grad": lambda outputs, inputs, *more: list(torch.autograd.grad(outputs, inputs, more[0], more[1], more[2], allow_unused=more[3])),
     "aten::backward": lambda x, *more: torch.autograd.backward(x, *more), "aten::_infer_size": lambda a, b: list(torch.broadcast_shapes(tuple(a), tuple(b))), "aten::broadcast_shapes": lambda shapes: list(torch.broadcast_shapes(*shapes)),
     "aten::size": _size, "aten::stride": lambda x, dim=None: list(x.stride()) if dim is None else x.stride(dim), "aten::stride.int": lambda x, dim: x.stride(dim),
-    "prim::dtype": lambda x: number_of(x.dtype), "prim::device": lambda x: x.device,
-    "prim::layout": lambda x: number_of(x.layout), "prim::requires_grad": lambda x: x.requires_grad, "prim::grad": lambda x: x.grad,
-    "prim::data": lambda x: x.data, "prim::is_cuda": lambda x: x.is_cuda, "prim::is_quantized": lambda x: x.is_quantized, "aten::qscheme": lambda x: number_of(x.qscheme()), "prim::is_sparse": lambda x: x.is_sparse,
+    "prim::dtype": lambda x: x.dtype.number, "prim::device": lambda x: x.device,
+    "prim::layout": lambda x: x.layout.number, "prim::requires_grad": lambda x: x.requires_grad, "prim::grad": lambda x: x.grad,
+    "prim::data": lambda x: x.data, "prim::is_cuda": lambda x: x.is_cuda, "prim::is_quantized": lambda x: x.is_quantized, "aten::qscheme": lambda x: x.qscheme().number, "prim::is_sparse": lambda x: x.is_sparse,
     "prim::is_meta": lambda x: x.is_meta,
-    "prim::is_sparse_csr": lambda x: number_of(x.layout) == 2,
+    "prim::is_sparse_csr": lambda x: x.layout is torch.sparse_csr,
     "prim::itemsize": lambda x: x.itemsize, "prim::nbytes": lambda x: x.nbytes, "prim::name": lambda x: x.name,
-    "prim::NumToTensor": lambda a: torch.tensor(a), "aten::result_type": lambda a, b: number_of(torch.result_type(a, b)),
-    "aten::promote_types": lambda a, b: number_of(torch.promote_types(dtype_of(a), dtype_of(b))),
+    "prim::NumToTensor": lambda a: torch.tensor(a), "aten::result_type": lambda a, b: torch.result_type(a, b).number,
+    "aten::promote_types": lambda a, b: torch.promote_types(dtype_of(a), dtype_of(b)).number,
     **{f"prim::is_{kind}": lambda x: False for kind in ("mkldnn", "nested", "mps", "xpu", "vulkan", "ipu", "maia", "mtia")},
     "aten::to.prim_Device": _to_given, "aten::to.prim_dtype": lambda x, dtype=None, *flags: _to_given(x, None, dtype, *flags),
     "aten::to.prim_other": lambda x, *_: x, "aten::wait": lambda future: future.wait(), "aten::sort.Tensor": NUMBERS["aten::sort"],

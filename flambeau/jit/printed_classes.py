@@ -6,7 +6,7 @@ from typing import Any
 
 from ..core.native_class import CustomClass
 from ..ops.machinery.schema import number_text, quoted
-from .operators import is_numbered, number_of
+from .operators import is_numbered
 from .printed_nodes import is_identifier
 from .printing import Body, Printer
 from .types import ClassType, EnumType, InterfaceType, TupleType, result_type
@@ -67,7 +67,7 @@ def _module_code(printer: Printer, kind: ClassType, name: str) -> str:
 
 
 def _numbered(value: Any) -> Any:
-    return number_of(value) if is_numbered(value) else value
+    return value.number if is_numbered(value) else value
 
 
 def _attribute_lines(printer: Printer, kind: ClassType) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from . import operators
 from . import signatures as notes
 from .matching import Named
 from .named_values import OperatorNamespace
@@ -45,7 +44,7 @@ class LegacyConstructor(Sugared):
     def call(self, place: Range | None, m: Any, args: Any, kwargs: Any) -> Sugared:
         if len(args) != 1 or kwargs:
             raise error(place, "Legacy tensor constructors expect one list of numbers in TorchScript")
-        dtype = m.constant(operators.number_of(self.thing.dtype), INT, place)
+        dtype = m.constant(self.thing.dtype.number, INT, place)
         return SimpleValue(m.call_operator(place, "aten::tensor", args, [Named(dtype, place, "dtype")]))
 
 

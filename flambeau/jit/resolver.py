@@ -236,7 +236,7 @@ class Resolver:
         if kind is not None:
             return SimpleValue(m.constant(thing, kind, place))
         if operators.is_numbered(thing):
-            return SimpleValue(m.constant(operators.number_of(thing), INT, place))
+            return SimpleValue(m.constant(thing.number, INT, place))
         if isinstance(thing, torch.device):
             return SimpleValue(m.constant(thing, DEVICE, place))
         if isinstance(thing, tuple) and (constant or not hasattr(thing, "_fields")):

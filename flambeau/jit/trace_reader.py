@@ -104,7 +104,7 @@ class TraceReader:
         if kind is not None:
             return self.constant(thing, kind)
         if operators.is_numbered(thing):
-            return self.constant(operators.number_of(thing), T.INT)
+            return self.constant(thing.number, T.INT)
         if isinstance(thing, torch.device):
             return self.constant(thing, T.DEVICE)
         if isinstance(thing, (list, tuple)):

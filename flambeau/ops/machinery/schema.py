@@ -14,15 +14,7 @@ from typing import Any
 
 from ...core import dtype as dt
 from ...core.dtype import dtype
-from ...core.layout import (
-    channels_last,
-    channels_last_3d,
-    contiguous_format,
-    layout,
-    memory_format,
-    preserve_format,
-    strided,
-)
+from ...core.layout import LAYOUTS, MEMORY_FORMATS, layout, memory_format
 
 REQUIRED: Any = inspect.Parameter.empty
 
@@ -218,10 +210,10 @@ class Schema:
 # -- values ---------------------------------------------------------------------------------------------------------------------
 
 # Types whose values a schema writes as numbers.
-NUMBERED: dict[str, tuple[Any, ...]] = {
-    "MemoryFormat": (contiguous_format, preserve_format, channels_last, channels_last_3d),
-    "Layout": (strided,),
-    "ScalarType": (None, None, None, None, dt.int64),
+_NUMBERED: dict[str, Any] = {
+    "MemoryFormat": MEMORY_FORMATS,
+    "Layout": LAYOUTS,
+    "ScalarType": dt.BY_NUMBER,
 }
 _WORDS: dict[str, Any] = {
     "None": None, "True": True, "False": False, "inf": float("inf"), "-inf": -float("inf"), "nan": float("nan"),
@@ -268,8 +260,7 @@ def value_text(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(value_text, value))}]"
     if isinstance(value, (dtype, layout, memory_format)):
-        place = next((things.index(value) for things in NUMBERED.values() if value in things), None)
-        return str(value).rpartition(".")[2] if place is None else str(place)
+        return str(value.number) if value is dt.int64 or not isinstance(value, dtype) else value.name
     return number_text(value)
 
 
@@ -296,7 +287,7 @@ class TextTypes:
 
     def value(self, value: Any, base: str) -> Any:
         """Return the value of a default that is written as a number or a word for an argument of this type."""
-        things = NUMBERED.get(base)
+        things = _NUMBERED.get(base)
         if things is not None and isinstance(value, int):
             return things[value]
         if base != "ScalarType" or not isinstance(value, str):

@@ -191,15 +191,9 @@ def validate_arguments(
 # -- the parts ---------------------------------------------------------------------------------------------------------
 
 
-_LAYOUT_WORDS = {
-    "strided": "Strided", "sparse_coo": "Sparse", "sparse_csr": "SparseCsr", "sparse_csc": "SparseCsc", "sparse_bsr": "SparseBsr",
-    "sparse_bsc": "SparseBsc", "_mkldnn": "Mkldnn", "jagged": "Jagged",
-}  # fmt: skip
-
-
 def layout_word(t: Any) -> str:
     """Return PyTorch's name in messages for a layout, or for that of a tensor."""
-    return _LAYOUT_WORDS[repr(getattr(t, "layout", t)).removeprefix("torch.")]
+    return getattr(t, "layout", t).word
 
 
 def need_coo(t: Tensor, name: str) -> SparseCoo:
