@@ -9,7 +9,7 @@ from typing import Any
 
 from ...core.tensor import Tensor
 from ..creation.ranges import arange, meshgrid
-from ..index.unique import unique
+from ..index.unique import unique, unique_consecutive
 from ..linalg.einsum import einsum
 from ..linalg.matmul import tensordot
 from ..machinery.aten_form import aten_only, aten_parts
@@ -228,8 +228,20 @@ def _stft(self: Tensor, n_fft: int, *args: Any, **kwargs: Any) -> Tensor:
 def _unique2(
     self: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
 ) -> tuple[Any, ...]:
-    found = unique(self, sorted, True, True)
-    return found[0], *(f if flag else f.new_empty(0) for f, flag in zip(found[1:], (return_inverse, return_counts)))
+    return _asked(unique(self, sorted, True, True), return_inverse, return_counts)
+
+
+@aten_only("unique_consecutive")
+def _unique_consecutive(
+    self: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> tuple[Any, ...]:
+    found = unique_consecutive(self, True, True, dim)
+    return tuple(found) if dim is not None else _asked(found, return_inverse, return_counts)
+
+
+def _asked(found: Any, *flags: bool) -> tuple[Any, ...]:
+    """Return the unique elements, then inverse and counts, empty where they were not asked for."""
+    return found[0], *(f if flag else f.new_empty(0) for f, flag in zip(found[1:], flags))
 
 
 @aten_only("unique_dim")
