@@ -419,3 +419,42 @@ def test_a_step_is_native_though_a_context_keeps_an_object():
     for _ in range(6):
         compiled(flambeau.ones(2, 4))
     assert sum(r.calls for r in compiled._compiled.recordings()) == 3, compiled.explain()
+
+
+@pytest.mark.parametrize("assign", ["weight", "x"])
+def test_other_data_between_the_passes_is_an_error_unless_it_holds_the_same_values(assign):
+    weight = nn.Parameter(flambeau.ones(2, 2))
+    compiled = flambeau.compile(lambda x: (x @ weight).exp())
+    for k in range(9):
+        x = flambeau.full((2, 2), 0.1 * k, requires_grad=True)
+        result = compiled(x).sum()
+        changed = {"weight": weight, "x": x}[assign]
+        before = changed.data
+        if k > 6:
+            changed.data = before * (k - 6)
+        if k == 8:
+            with pytest.raises(RuntimeError, match="was given other data since the forward pass"):
+                result.backward()
+        else:
+            result.backward()
+            same([x.grad], [(0.2 * k * flambeau.ones(2, 2)).exp() * 2])
+        changed.data = before
+    assert any(r.calls for r in compiled._compiled.recordings()), compiled.explain()
+
+
+@pytest.mark.parametrize("trains", [False, True])
+def test_parameters_of_a_compiled_function_can_be_swapped(trains):
+    layer = nn.Linear(2, 2)
+    compiled = flambeau.compile(layer)
+    for k in range(8):
+        if k > 4:
+            layer.zero_grad()
+            flambeau.utils.swap_tensors(layer.weight, nn.Parameter(flambeau.full((2, 2), float(k))))
+        x = flambeau.ones(1, 2, requires_grad=trains)
+        with flambeau.set_grad_enabled(trains):
+            result = compiled(x)
+        same([result.detach()], [(x @ layer.weight.t() + layer.bias).detach()])
+        if trains:
+            result.sum().backward()
+            same([x.grad], [layer.weight.detach().sum(0, keepdim=True)])
+        del result

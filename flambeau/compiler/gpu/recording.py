@@ -310,6 +310,7 @@ class GraphRecorded(Recorded):
                 )
                 self.grads = _new_grads(prepared.state, statics, grads_before, results)
                 self.make, self.slots, live = results.maker(result), results.slots, results.live
+                observer.views.forget()
             else:
                 self.grads, self.make, self.slots = written.grads(replay), written.make, written.slots
             self.drops_grads = any(s.header is None for s in self.grads)

@@ -10,7 +10,6 @@ import contextlib
 import functools
 import math
 import sys
-import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -23,6 +22,7 @@ from ...core.dtype import float32, uint8
 from ...core.graph import RETRY_MESSAGE, AutogradState, Node, grad_mode, gradient_edge
 from ...core.storage import UntypedStorage
 from ...core.tensor import Tensor, empty_strided
+from ...ops.reduce.agreement import equal
 from ..passes import pipeline
 from ..passes.pipeline import Stage
 from ..runtime.first_run import Rehearsal, to_the_end
@@ -45,6 +45,10 @@ OTHER_CASTS = (
 OTHER_STATE = (
     "what the backward pass of a compiled function reads has changed since the forward pass ({}): from now on the function runs"
     " uncompiled, call it again; or change it before the forward pass"
+)
+EXCHANGED = (
+    "a tensor that the backward pass of a compiled function reads was given other data since the forward pass (by an assignment to"
+    " `.data`, for example): change its values in place, or before the forward pass"
 )
 SETS_GRADIENTS = "its backward pass sets gradients by itself, as that of a reentrant checkpoint does"
 DOUBLE = "torch.compile with aot_autograd does not currently support double backward"
@@ -103,8 +107,8 @@ def cut_off(leaves: list[Tensor]) -> Iterator[None]:
 class Gradients:
     """Snapshot of the gradients of some tensors, to see whether they change."""
 
-    def __init__(self, tensors: Iterable[Tensor | None]):
-        self.tensors = [t for t in tensors if t is not None]
+    def __init__(self, tensors: Iterable[Tensor]):
+        self.tensors = [*tensors]
         self.before = self._now()
 
     def _now(self) -> list[tuple[Any, int]]:
@@ -124,7 +128,7 @@ class Derivative:
         self, leaves: list[Any], live: list[Tensor], storages: dict[int, UntypedStorage], saved: int, state: Any = ()
     ):
         self.leaves, self.storages, self.saved = leaves, storages, saved
-        self.state = [weakref.ref(t) for t in state]
+        self.state = [*state]
         self.layouts = [(t.shape, t._strides, t.dtype, t.device) for t in live]
         self.reaches: list[set[int]] = []  # which leaves each result's gradient arrives at
         self.program: Program | None = None
@@ -132,6 +136,7 @@ class Derivative:
         self.slots: list[Any] = []
         self.reads: set[int] = set()  # which of the gradients, arguments and saved storages its steps use
         self.watched: list[UntypedStorage] = []  # of the state
+        self.bases: list[tuple[Tensor, Tensor]] = []  # tensors of the state that are stored there, and aliases of them
         self.problem = ""
         self.around = casts.enabled  # what autocast cast to in the function's call
         # And in backward passes that give what the recorded one gives: that one first.
@@ -189,14 +194,14 @@ class Derivative:
             if not quiet:
                 reach = Reach(observer).explore([])
                 self.guard = Guard(observe(reach.items))
-                self.state += [weakref.ref(t) for _, t in reach.tensors.values()]
+                self.state += [t for _, t in reach.tensors.values()]
         except (NotRecordable, Unreachable) as problem:
             self.problem = str(problem)
         return found
 
     def eager(self, node: FunctionNode, grads: list[Tensor]) -> list:
         """Run the backward pass eagerly. Only its own results are made again in a replay, so it must not set gradients of the state."""
-        gradients = Gradients(ref() for ref in self.state)
+        gradients = Gradients(self.state)
         found = node.eager(grads)
         if gradients.changed():
             self.problem = self.problem or SETS_GRADIENTS
@@ -217,6 +222,8 @@ class Derivative:
         self.watched = [
             b.storage for b in graph.buffers if b.source == "state" and b.index in used and b.storage is not None
         ]
+        watched = set(map(id, self.watched))
+        self.bases = [(t, t._bare_alias()) for t in self.state if id(t._storage) in watched]
         self.trail = pipeline.run(graph, {s.buffer for s in results.slots})
         used = {r.buffer for s in graph.steps for r in s.refs()}
         self.reads = {i for buffer, (i, _) in arguments.items() if buffer in used}
@@ -229,6 +236,16 @@ class Derivative:
         tensors = [*grads, *node.arguments, *map(Whole, node.saved)]
         self.program.run(tensors, made, [u.options for u in self.program.graph.updates])
         return self.make(grads, made, None)
+
+    def exchanged(self, node: FunctionNode) -> bool:
+        """Return whether a leaf or a tensor of the state that the program reads has other memory now, and other values."""
+        first = len(self.layouts)
+        own = [
+            (t, node.arguments[i])
+            for t, i in zip(node.leaves, self.leaves)
+            if type(i) is int and first + i in self.reads
+        ]
+        return any(t._storage is not a._storage and not equal(t, a) for t, a in (*self.bases, *own))
 
     def arrived(self, found: list, grads: list) -> tuple:
         """Return the gradients of the leaves, with None for leaves that no incoming gradient reaches."""
@@ -360,6 +377,8 @@ class FunctionNode(CompiledNode):
             derivative.problem = OTHER_STATE.format(why)
             raise RuntimeError(derivative.problem)
         if self.live is None:
+            if derivative.exchanged(self):
+                raise RuntimeError(EXCHANGED)
             return derivative.arrived(derivative.run(self, grads), came)
         if not derivative.reaches:
             ends = {id(t): i for i, t in enumerate(self.inner)}

@@ -138,6 +138,7 @@ class Prepared:
         if recorder.observes:
             self._unchanged()
         make = results.maker(result)
+        recorder.views.forget()
         self.live = results.live
         derivative, saves = self._derivative(results)
         graph = recorder.graph

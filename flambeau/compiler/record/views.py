@@ -75,6 +75,11 @@ class Views:
             if isinstance(v, Tensor) and v is not t and v._storage is t._storage:
                 self._known[id(v)] = weakref.ref(v), call, i, _geometry(v)
 
+    def forget(self) -> None:
+        """Drop all weak references: a tensor that has some cannot be swapped for another."""
+        self.roots.clear()
+        self._known.clear()
+
     def _place(self, t: Tensor) -> tuple[ViewCall, int] | None:
         """Return the call that made a tensor and which of its results it is, if the tensor is still laid out as it was then."""
         known = self._known.get(id(t))
