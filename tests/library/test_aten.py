@@ -87,12 +87,34 @@ def test_schemas_are_pytorchs() -> None:
     assert len(aten_names()) > 900
 
 
-def test_windows_and_indices_that_are_refused() -> None:
-    grad = torch.ones(2, 3)
+def test_arguments_that_do_not_fit_are_refused() -> None:
+    """Kernels read as many indices, or statistics, as the gradient has elements: these calls read other memory."""
+    grad, wide, plane = torch.ones(2, 3), torch.ones(1, 2, 7, 7), torch.ones(1, 2, 3, 3)
+    places, three = plane.long(), torch.ones(3)
+    norm = (three, three, three, three, three, True, 1e-5, [True] * 3)
     for error, text, call in (
         (ValueError, "step is 0 but must be > 0", lambda: aten.unfold_backward(grad, [6], 0, 3, 0)),
         (RuntimeError, "size is -1 but must be >= 0", lambda: aten.unfold_backward(grad, [6], 0, -1, 1)),
         (IndexError, "at least one index must be provided", lambda: aten.index.Tensor(grad, [])),
+        (RuntimeError, "expected sizes", lambda: aten.adaptive_max_pool2d_backward(wide, wide, places)),
+        (
+            RuntimeError,
+            "expected sizes",
+            lambda: aten.adaptive_max_pool2d_backward(plane, torch.ones(1, 1, 7, 7), places),
+        ),
+        (
+            RuntimeError,
+            "expected sizes",
+            lambda: aten.max_pool2d_with_indices_backward(wide, wide, [3, 3], [1, 1], [1, 1], [1, 1], False, places),
+        ),
+        (RuntimeError, "Expected dimensions", lambda: aten._adaptive_avg_pool2d_backward(wide[0], plane)),
+        (RuntimeError, "do not fit", lambda: aten.embedding_dense_backward(grad, torch.zeros(9).long(), 5, -1, False)),
+        (
+            RuntimeError,
+            "do not fit",
+            lambda: aten.native_batch_norm_backward(torch.ones(2, 3, 9), torch.ones(2, 3, 4), *norm),
+        ),
+        (RuntimeError, "do not fit", lambda: aten.native_batch_norm_backward(*[torch.ones(2, 9, 4)] * 2, *norm)),
     ):
         with pytest.raises(error, match=text):
             call()

@@ -122,7 +122,13 @@ def pad_packed_sequence(
     sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
 ) -> tuple[Tensor, Tensor]:
     """Return (padded batch, lengths): the inverse of pack_padded_sequence."""
-    length = -1 if total_length is None else total_length
+    steps = len(sequence.batch_sizes)
+    length = steps if total_length is None else total_length
+    if length < steps:
+        raise ValueError(
+            "Expected total_length to be at least the length of the longest sequence in input, but got"
+            f" total_length={length} and max sequence length being {steps}"
+        )
     out, result = _pad_packed_sequence(sequence.data, sequence.batch_sizes, batch_first, padding_value, length)
     if sequence.unsorted_indices is not None:
         dim = 0 if batch_first else 1

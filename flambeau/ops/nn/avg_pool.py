@@ -232,6 +232,10 @@ def _declare_adaptive(dims: int) -> None:
 
     @aten_only(f"{name}_backward")
     def _(grad: Tensor, self: Tensor) -> Tensor:
+        if grad.shape[:-dims] != self.shape[:-dims]:
+            raise RuntimeError(
+                f"{name}_backward: Expected dimensions {len(self.shape)} for `grad_output` but got dimensions {len(grad.shape)}"
+            )
         bands = map(_adaptive_band, self.shape[-dims:], grad.shape[-dims:])
         return backward(grad, tuple(b.transposed for b in bands))
 

@@ -63,16 +63,8 @@ def _in_format(t: Tensor, like: Tensor) -> Tensor:
 
 
 def _backward(
-    g: Tensor,
-    input: Tensor,
-    weight: Any,
-    bias: Any,
-    mean: Tensor,
-    rstd: Tensor,
-    training: bool,
-    eps: float,
-    needs: dict[str, bool],
-) -> Any:
+    g: Tensor, input: Tensor, weight: Any, bias: Any, mean: Tensor, rstd: Tensor, training: bool, eps: float, needs: dict[str, bool]
+) -> Any:  # fmt: skip
     mean = mean.to(rstd.dtype)  # running statistics may be narrower
     if grad_mode.enabled:
         return together(*_composed(g, input, weight, bias, mean, rstd, training, eps))
@@ -91,9 +83,11 @@ def batch_norm_grads(
     g: Tensor, input: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, training: bool, wanted: Wanted
 ) -> NewTensors:
     """The gradients of `normalised` with respect to input, weight and bias, as far as wanted."""
+    channels, d = (input.shape[1],), input.dtype if weight is None else weight.dtype
+    if g.shape != input.shape or any(t is not None and t.shape != channels for t in (weight, mean, rstd)):
+        raise RuntimeError(f"gradient and statistics do not fit an input of sizes {list(input.shape)}")
     layouts = [layout_like(input)] if wanted[0] else []
-    d = input.dtype if weight is None else weight.dtype
-    return layouts + [((input.shape[1],), d, input.device) for flag in wanted[1:] if flag]
+    return layouts + [(channels, d, input.device) for flag in wanted[1:] if flag]
 
 
 @batch_norm_grads.op.as_aten

@@ -76,6 +76,10 @@ def embedding_dense_backward(
     grad_output: Tensor, indices: Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> NewTensor:
     """The gradient of the table: each row of `grad_output` is added to the row it was read from."""
+    if grad_output.shape[:-1] != indices.shape:
+        raise RuntimeError(
+            f"indices of sizes {list(indices.shape)} do not fit a gradient of sizes {list(grad_output.shape)}"
+        )
     return (num_weights, grad_output.shape[-1]), grad_output.dtype, grad_output.device
 
 

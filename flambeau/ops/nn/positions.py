@@ -51,6 +51,10 @@ def add_at_positions(
 ) -> NewTensor:
     """Zeros of `shape` plus values at their positions in each plane of the last `dims` dimensions. `named`: PyTorch's name of the derivative
     that this is, and its arguments between the pool's input and the indices."""
+    if values.shape != indices.shape or tuple(indices.shape[:-dims]) != tuple(shape[:-dims]):
+        raise RuntimeError(
+            f"expected sizes {list(indices.shape)} for `grad_output` but got sizes {list(values.shape)}, in an input of sizes {list(shape)}"
+        )
     return layout_in_format_of(indices, tuple(shape), values.dtype)
 
 
@@ -77,6 +81,8 @@ def _(out: Tensor, values: Tensor, indices: Tensor, shape: tuple[int, ...], dims
 )
 def take_positions(input: Tensor, indices: Tensor, dims: int) -> NewTensor:
     """The elements at `indices` of each plane of the last `dims` dimensions."""
+    if input.shape[:-dims] != indices.shape[:-dims]:
+        raise RuntimeError(f"indices of sizes {list(indices.shape)} do not fit an input of sizes {list(input.shape)}")
     return indices.shape, input.dtype, input.device
 
 
