@@ -6,7 +6,10 @@ bounded in size, in number of files and in their ratio to the archive's size.
 
 from __future__ import annotations
 
+import bz2
 import contextlib
+import gzip
+import lzma
 import os
 import re
 import shutil
@@ -35,6 +38,12 @@ from .errors import (
 )
 
 RUNTIMES = ("python", "python3", "LSP")
+_PACKERS: dict[bytes, Any] = {b"\x1f\x8b": gzip, b"BZh": bz2, b"\xfd7zXZ": lzma}
+_BLOCK = 1 << 20  # read at once
+_DAMAGED = (
+    zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, OverflowError, NotImplementedError,
+    RuntimeError,
+)  # fmt: skip
 _URL = re.compile(r"file?://.*|http(s)?://.*", re.IGNORECASE)
 
 
@@ -81,7 +90,7 @@ def _destination(folder: Path, name: str) -> Path:
 def _write(source: IO[bytes], path: Path, budget: _Budget) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "xb") as out:  # twice the same name is an attack or a broken archive
-        while block := source.read(1 << 20):
+        while block := source.read(_BLOCK):
             budget.add(len(block))
             out.write(block)
 
@@ -101,8 +110,25 @@ def _unpack_zip(file: Path, folder: Path, budget: _Budget) -> None:
                 _write(source, path, budget)
 
 
+class _BoundedReads:
+    """A file for `tarfile`, which reads long headers of entries as a whole: refuses to read more at once than their contents need."""
+
+    def __init__(self, file: Any):
+        self._read, self.seek, self.tell = file.read, file.seek, file.tell
+
+    def read(self, size: int) -> bytes:
+        if not 0 <= size <= _BLOCK:
+            raise InvalidModelException("A header of the archive is too large.")
+        return self._read(size)
+
+
 def _unpack_tar(file: Path, folder: Path, budget: _Budget) -> None:
-    with tarfile.open(file, "r:*") as archive:
+    with open(file, "rb") as packed:
+        magic = packed.read(6)
+    unpacked = next((module.open for start, module in _PACKERS.items() if magic.startswith(start)), open)
+    with contextlib.ExitStack() as opened:
+        source: Any = _BoundedReads(opened.enter_context(unpacked(file, "rb")))
+        archive = opened.enter_context(tarfile.open(fileobj=source, mode="r:"))
         for entry in archive:
             budget.file()
             path = _destination(folder, entry.name)
@@ -125,21 +151,10 @@ def unpack(file: Path, folder: Path, limits: Limits | None = None) -> None:
     try:
         if zipfile.is_zipfile(file):
             _unpack_zip(file, folder, budget)
-        elif tarfile.is_tarfile(file):
-            _unpack_tar(file, folder, budget)
         else:
-            raise InvalidModelException(f"Neither a zip nor a tar archive: {file.name}")
+            _unpack_tar(file, folder, budget)
         _lift_single_folder(folder)
-    except (
-        zipfile.BadZipFile,
-        tarfile.TarError,
-        zlib.error,
-        EOFError,
-        OSError,
-        ValueError,
-        NotImplementedError,
-        RuntimeError,
-    ) as e:
+    except _DAMAGED as e:
         shutil.rmtree(folder, ignore_errors=True)
         raise InvalidModelException(f"The archive cannot be unpacked: {e}") from e
     except BaseException:
@@ -271,8 +286,10 @@ def read_yaml(path: Path, error: type[Exception]) -> dict[str, Any]:
     except ImportError as e:
         raise error(f"{path.name} needs the package pyyaml: pip install flambeau[serve]") from e
     try:
+        if path.stat().st_size > _LARGEST_MANIFEST:
+            raise error(f"{path.name} is larger than {_LARGEST_MANIFEST} bytes.")
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as e:
+    except (OSError, ValueError, TypeError, AttributeError, LookupError, yaml.YAMLError, RecursionError) as e:
         raise error("Failed to parse model config yaml file.") from e
     if content is None:
         return {}

@@ -5,8 +5,11 @@ from __future__ import annotations
 import urllib.parse
 
 from .errors import BadRequestException
-from .http import Request
+from .http import MAX_HEADERS, Request
 from .job import Parameters
+
+MOST_FIELDS = 1000  # of a form
+_TOO_MANY = f"A form has at most {MOST_FIELDS} fields."
 
 
 def body_parameters(request: Request) -> Parameters:
@@ -15,6 +18,8 @@ def body_parameters(request: Request) -> Parameters:
     if kind == "multipart/form-data":
         return _multipart(request.body, request.lower["content-type"])
     if kind == "application/x-www-form-urlencoded":
+        if request.body.count(b"&") >= MOST_FIELDS:
+            raise BadRequestException(_TOO_MANY)
         pairs = urllib.parse.parse_qsl(request.body.decode("latin-1"), keep_blank_values=True, encoding="utf-8")
         return [(name, "", value.encode()) for name, value in pairs]
     return [("body", kind, request.body)]
@@ -36,9 +41,13 @@ def _multipart(body: bytes, content_type: str) -> Parameters:
     parts = (b"\r\n" + body).split(b"\r\n--" + boundary.encode("latin-1"))
     if len(parts) < 2 or not parts[-1].startswith(b"--"):
         raise BadRequestException("The multipart request is not complete.")
+    if len(parts) > MOST_FIELDS + 2:
+        raise BadRequestException(_TOO_MANY)
     fields = []
     for part in parts[1:-1]:
         head, blank, content = part.partition(b"\r\n\r\n")
+        if len(head) > MAX_HEADERS:
+            raise BadRequestException("The headers of a part of the multipart request are too large.")
         headers = {}
         for line in head.decode("utf-8", "replace").split("\r\n"):
             name, _, value = line.partition(":")

@@ -11,15 +11,15 @@ from .errors import ConfigurationError
 if TYPE_CHECKING:
     from .settings import Address, Settings
 
-_MOST = 2**31 - 1
+MOST = 2**31 - 1
 _NUMBERS = {  # the least and the most
-    "job_queue_size": (1, _MOST), "max_request_size": (1, _MOST), "max_response_size": (1, _MOST),
-    "default_workers_per_model": (0, _MOST), "max_workers_per_model": (1, 10_000), "default_response_timeout": (1, _MOST),
-    "default_startup_timeout": (1, _MOST), "unregister_model_timeout": (0, _MOST), "number_of_gpu": (0, 1024),
-    "number_of_front_ends": (1, 256), "metric_time_interval": (1, _MOST), "initial_worker_port": (1, 65535),
+    "job_queue_size": (1, MOST), "max_request_size": (1, MOST), "max_response_size": (1, MOST),
+    "default_workers_per_model": (0, MOST), "max_workers_per_model": (1, 10_000), "default_response_timeout": (1, MOST),
+    "default_startup_timeout": (1, MOST), "unregister_model_timeout": (0, MOST), "number_of_gpu": (0, 1024),
+    "number_of_front_ends": (1, 256), "metric_time_interval": (1, MOST), "initial_worker_port": (1, 65535),
     "grpc_inference_port": (-1, 65535), "grpc_management_port": (-1, 65535),
-    "grpc_inference_max_connection_age_ms": (1, _MOST), "grpc_management_max_connection_age_ms": (1, _MOST),
-    "grpc_inference_max_connection_age_grace_ms": (1, _MOST), "grpc_management_max_connection_age_grace_ms": (1, _MOST),
+    "grpc_inference_max_connection_age_ms": (1, MOST), "grpc_management_max_connection_age_ms": (1, MOST),
+    "grpc_inference_max_connection_age_grace_ms": (1, MOST), "grpc_management_max_connection_age_grace_ms": (1, MOST),
 }  # fmt: skip
 _FLAGS = (
     "disable_system_metrics", "disable_token_authorization", "decode_input_request", "enable_envvars_config", "enable_grpc_ssl",
@@ -59,7 +59,7 @@ def _check_values(settings: Settings, values: Mapping[str, str]) -> None:
         minutes = float(values.get("token_expiration_min", "60"))
     except ValueError:
         minutes = -1.0
-    if not 0 < minutes < _MOST:
+    if not 0 < minutes < MOST:
         raise ConfigurationError(f"token_expiration_min is a number above 0, got {values['token_expiration_min']!r}")
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import grpc
 
 from . import bounded_json, errors, tokens
+from .http import MOST_UNSENT
 from .job import CallbackJob, Parameters
 from .models import Model
 from .protos import CLASSES, INFERENCE, MANAGEMENT, OPEN_INFERENCE, SERVICES
@@ -79,9 +80,16 @@ class Calls:
     ) -> AsyncIterator[tuple[bytes, dict[str, str]]]:  # fmt: skip
         """Yield the parts of a model's response."""
         answers: asyncio.Queue[tuple[bytes, dict[str, str], bool] | Refused] = asyncio.Queue()
+        unread = 0
 
         def reply(status: int, phrase: str, kind: str, response: dict[str, str], body: bytes, more: bool) -> None:
-            if status >= 400:
+            nonlocal unread
+            if unread > MOST_UNSENT:
+                return
+            unread += len(body)
+            if unread > MOST_UNSENT:
+                answers.put_nowait(Refused(grpc.StatusCode.RESOURCE_EXHAUSTED, "The client does not read the answer."))
+            elif status >= 400:
                 answers.put_nowait(Refused(_CODES.get(status, grpc.StatusCode.INTERNAL), body.decode(errors="replace")))
             else:
                 answers.put_nowait((body, response, more))
@@ -101,6 +109,7 @@ class Calls:
                 raise answer
             body, response, more = answer
             yield body, response
+            unread -= len(body)
             if not more:
                 self.server.answered(model, version, job)
                 return
@@ -340,6 +349,7 @@ def _tensor(output: dict[str, Any]) -> dict[str, Any]:
 async def _answering(calls: Calls, context: Any, name: str, kind: str) -> AsyncIterator[None]:
     """Context manager of one call: check the key, end the call with the code of an error, write the log."""
     start, code = time.perf_counter(), "OK"
+    peer = context.peer()  # asked of a call that its client has cancelled, grpc would crash the process
     try:
         calls.check(context, name, kind)
         yield
@@ -349,7 +359,7 @@ async def _answering(calls: Calls, context: Any, name: str, kind: str) -> AsyncI
         await context.abort(refusal.code, refusal.message)
     finally:
         spent = int((time.perf_counter() - start) * 1000)
-        calls.server.logs.access(f'/{context.peer()} "gRPC {name} HTTP/2.0" {code} {spent}')
+        calls.server.logs.access(f'/{peer} "gRPC {name} HTTP/2.0" {code} {spent}')
 
 
 def _unary(calls: Calls, name: str, kind: str) -> Callable:

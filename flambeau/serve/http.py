@@ -223,13 +223,26 @@ class Connection(asyncio.Protocol):
             self._parser.feed_data(data)
             if self._overhead > MAX_HEADERS:
                 self._refuse(RequestTooLargeException("The request's headers are too large."))
-        except httptools.HttpParserUpgrade:
-            self._refuse(BadRequestException("This server does not change protocols."))
+        except httptools.HttpParserUpgrade as e:
+            self._decline_upgrade(data[e.args[0] :])
         except httptools.HttpParserCallbackError as e:
             cause = e.__context__
             self._refuse(cause if isinstance(cause, ServeError) else BadRequestException("Invalid HTTP message."))
         except httptools.HttpParserError:
             self._refuse(BadRequestException("Invalid HTTP message."))
+
+    def _decline_upgrade(self, rest: bytes) -> None:
+        """Read a request again as if it had not asked for another protocol: the parser has taken its body for something else's."""
+        request = self._waiting[-1]
+        if request.method == "CONNECT":
+            request.keep_alive = False
+            self._broken = True
+            return
+        self._waiting.pop()
+        lines = [f"{request.method} {request.target.decode('latin-1')} HTTP/{request.version}"]
+        lines += [f"{name}: {value}" for name, value in request.headers.items() if name.lower() != "upgrade"]
+        self._parser = httptools.HttpRequestParser(self)
+        self._feed("\r\n".join([*lines, "\r\n"]).encode("latin-1") + rest)
 
     def _refuse(self, error: ServeError) -> None:
         """Answer with an error and stop reading from the connection."""
@@ -298,7 +311,8 @@ class Connection(asyncio.Protocol):
             if not length.isdigit() or int(length) > self.server.max_request_size:
                 raise RequestTooLargeException(f"The request is larger than {self.server.max_request_size} bytes.")
             self._body_left = int(length)
-        if request.lower.get("expect", "").lower() == "100-continue" and self.transport is not None:
+        idle = self.current is None and not self._waiting  # else it would come amid another answer
+        if idle and request.lower.get("expect", "").lower() == "100-continue" and self.transport is not None:
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, data: bytes) -> None:
@@ -350,9 +364,8 @@ class Connection(asyncio.Protocol):
             return
         close = not request.keep_alive
         head = self._head(request, status, phrase, content_type, headers, close)
-        if request.method == "HEAD":
-            body = b""
-        self.transport.write(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body))
+        shown = b"" if request.method == "HEAD" else body
+        self.transport.write(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), shown))
         self._finish(request, status, close)
 
     def send_part(
@@ -362,13 +375,20 @@ class Connection(asyncio.Protocol):
         request = self.current
         if request is None or self.transport is None:
             return
-        data = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
+        knows_chunks = request.version >= "1.1"
+        if not knows_chunks:  # the answer ends with the connection
+            request.keep_alive = False
+            data = body
+        else:
+            data = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
+            if not more:
+                data += b"0\r\n\r\n"
+        if request.method == "HEAD":
+            data = b""
         if not self.streaming:
             self.streaming = True
             head = self._head(request, status, phrase, content_type, headers, not request.keep_alive)
-            data = head + b"transfer-encoding: chunked\r\n\r\n" + data
-        if not more:
-            data += b"0\r\n\r\n"
+            data = head + (b"transfer-encoding: chunked\r\n\r\n" if knows_chunks else b"\r\n") + data
         self.transport.write(data)
         if not more:
             self.streaming = False

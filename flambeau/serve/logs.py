@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
@@ -28,13 +29,20 @@ def visible(text: str) -> str:
     return _CONTROL.sub(lambda m: f"\\x{ord(m[0]):02x}", text)
 
 
+def _show(line: str, file: IO[str]) -> None:
+    """Print a line, if it can be printed: a closed terminal or pipe must not stop the server."""
+    with contextlib.suppress(OSError, ValueError):
+        print(line, file=file, flush=True)
+
+
 class LogFile:
     """Collects lines; `flush` writes them. A file above 100 MB is rotated, keeping one old file."""
 
     def __init__(self, path: Path):
         self.path = path
         self._lines: list[str] = []
-        self._file: IO[str] | None = None
+        self._file: IO[bytes] | None = None
+        self._is_failing = False
 
     def open(self) -> None:
         """Create the log file; warn with the reason if that fails."""
@@ -42,9 +50,9 @@ class LogFile:
             refuse_planted(self.path, "a log")
             self.path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = open_own(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-            self._file = open(descriptor, "a", encoding="utf-8", errors="replace")  # noqa: SIM115  open as long as the server
+            self._file = open(descriptor, "ab", buffering=0)  # noqa: SIM115  open as long as the server
         except OSError as e:
-            print(f"{self.path} cannot be written: {e}", file=sys.stderr)
+            _show(f"{self.path} cannot be written: {e}", sys.stderr)
 
     def write(self, line: str) -> None:
         self._lines.append(line)
@@ -55,12 +63,17 @@ class LogFile:
         lines, self._lines = self._lines, []
         if self._file is None:
             return
-        self._file.write("\n".join(lines) + "\n")
-        self._file.flush()
-        if self._file.tell() > ROTATE:
-            self._file.close()
-            self.path.replace(self.path.with_suffix(".1.log"))
-            self.open()
+        try:
+            self._file.write(("\n".join(lines) + "\n").encode("utf-8", "replace"))
+            if self._file.tell() > ROTATE:
+                self.path.replace(self.path.with_suffix(".1.log"))
+                self._file.close()
+                self.open()
+            self._is_failing = False
+        except OSError as e:  # requests are answered even if the disk is full
+            if not self._is_failing:
+                _show(f"{self.path} cannot be written: {e}", sys.stderr)
+            self._is_failing = True
 
     def close(self) -> None:
         self.flush()
@@ -116,7 +129,7 @@ class Logs:
         self._write("server", text)
         # Reasons of failures are always shown to the server's operator.
         if not self.console and level == "ERROR":
-            print(text, file=sys.stderr, flush=True)
+            _show(text, sys.stderr)
 
     def server_metrics(self, line: str) -> None:
         self._put("server_metrics", f"{self.stamp()} - {line}")
@@ -127,7 +140,7 @@ class Logs:
     def _write(self, kind: str, line: str) -> None:
         self._put(kind, line)
         if self.console:
-            print(line, file=sys.stdout, flush=True)
+            _show(line, sys.stdout)
 
     def flush(self) -> None:
         self._asked = False

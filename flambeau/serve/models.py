@@ -167,15 +167,17 @@ class Model:
         for worker in leaving:
             worker.scale_down()
         deadline = time.monotonic() + self.pool_owner.settings.number("unregister_model_timeout", 120)
-        while any(w.transport is not None for w in leaving):
-            if time.monotonic() > deadline:
-                for worker in leaving:
-                    worker.kill()
+        while not all(w.has_ended for w in leaving) and time.monotonic() < deadline:
             await asyncio.sleep(0.005)
+        for worker in leaving:
+            worker.kill()
 
     async def close(self) -> None:
         """Stop all workers after their batches; waiting jobs fail, because the model has been removed."""
         self._is_closed = True
+        for worker in self.workers:
+            if worker.state != LOADED:  # whoever waits until it has loaded the model need not
+                worker.scale_down()
         await self.scale(0, 0)
         for job in self.batcher.drain():
             job.fail(503, f'Model "{self.name}" is being unregistered.')

@@ -43,6 +43,7 @@ class Nursery:
         self._socket: socket.socket | None = None
         self._born: dict[str, asyncio.Future[int]] = {}
         self._buffer = b""
+        self._sending = asyncio.Lock()
 
     def fork(self) -> None:
         """Fork the nursery from this process, which has Flambeau loaded; must be called before threads and an event loop exist."""
@@ -115,17 +116,15 @@ class Nursery:
         self._born[order["name"]] = future
         line = json.dumps(order).encode() + b"\n"
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
-        while True:
-            try:
-                sent = self._socket.sendmsg([line], rights)
-                break
-            except BlockingIOError:
-                await asyncio.sleep(0.01)
-        while sent < len(line):
-            try:
-                sent += self._socket.send(line[sent:])
-            except BlockingIOError:
-                await asyncio.sleep(0.01)
+        async with self._sending:  # a long order is sent in pieces, which must not mix with another's
+            while line:
+                if self._socket is None:
+                    raise ConnectionError("the process that starts workers has died")
+                try:
+                    line = line[self._socket.sendmsg([line], rights) :]
+                    rights = []
+                except BlockingIOError:
+                    await asyncio.sleep(0.01)
         return await future
 
     def stop(self) -> None:

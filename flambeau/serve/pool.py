@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("flambeau.serve.pool")
 BACK_OFF = (0, 1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610, 987, 1597)
+GRACE = 2.0  # seconds that a process may take to end after its connection, or a connection after its process
 AHEAD, FAST = 32, 0.005  # how many batches a worker may have, and how many seconds of work beyond the front end's delay
 _TIMEOUT = "org.pytorch.serve.wlm.WorkerInitializationException"  # the text that log monitors look for
 STARTED, LOADED, STOPPED, SCALED_DOWN = "STARTED", "MODEL_LOADED", "STOPPED", "SCALED_DOWN"
@@ -50,6 +51,39 @@ class Output(asyncio.Protocol):
             self._line(self._rest.decode(errors="replace"))
 
 
+class WorkerProcess:
+    """A worker's process, watched and killed through a descriptor, which cannot come to mean another process.
+
+    What the process has started is killed when it ends: its children may hold the connection open, so that its end would go unnoticed."""
+
+    def __init__(self, pid: int, ended: Callable[[WorkerProcess], None], process: subprocess.Popen | None = None):
+        self.pid, self._on_end, self._process = pid, ended, process
+        self._descriptor: int | None = None
+        with contextlib.suppress(ProcessLookupError):  # it may have ended already
+            self._descriptor = os.pidfd_open(pid)
+            asyncio.get_running_loop().add_reader(self._descriptor, self._ended)
+
+    @property
+    def runs(self) -> bool:
+        return self._descriptor is not None
+
+    def kill(self) -> None:
+        if self._descriptor is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
+
+    def _ended(self) -> None:
+        assert self._descriptor is not None
+        asyncio.get_running_loop().remove_reader(self._descriptor)
+        os.close(self._descriptor)
+        self._descriptor = None
+        if self._process is not None:
+            self._process.poll()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._on_end(self)
+
+
 class Worker(asyncio.Protocol):
     """The server's end of one worker process, which is restarted when it dies."""
 
@@ -71,7 +105,8 @@ class Worker(asyncio.Protocol):
         self.transport: Any = None
         self.arenas: tuple[Arena, Arena] | None = None
         self._frames = Frames()
-        self._process: subprocess.Popen | None = None
+        self._process: WorkerProcess | None = None
+        self._is_starting = False
 
     @property
     def name(self) -> str:
@@ -96,39 +131,53 @@ class Worker(asyncio.Protocol):
             return False
         return self.usual * count < FAST + 2 * self.delay or (count == 1 and len(self.model.workers) == 1)
 
+    @property
+    def has_ended(self) -> bool:
+        return not self._is_starting and self.transport is None and (self._process is None or not self._process.runs)
+
     # -- life --
 
     async def start(self) -> None:
         """Start a process that loads the model; the model's `on_loaded` or `on_stopped` is called afterwards."""
-        loop = asyncio.get_running_loop()
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        for end in (ours, theirs):
-            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-        arenas = Arena(), Arena()
-        pipes = [os.pipe() for _ in range(2)]
-        self.started = time.time()
-        self.state = STARTED
+        if self.state == SCALED_DOWN:
+            return
+        self.started, self.state = time.time(), STARTED
         self._frames = Frames()
-        given = [theirs.fileno(), arenas[0].descriptor, arenas[1].descriptor, pipes[0][1], pipes[1][1]]
+        self._is_starting = True
         try:
-            self.pid = await self._spawn(given)
+            with contextlib.ExitStack() as opened:
+                await self._begin(opened)
+            return
         except OSError as e:
             logger.error("%s could not be started: %s", self.name, e)
-            ours.close()
-            for read, _ in pipes:
-                os.close(read)
-            for arena in arenas:
-                arena.close()
-            self._stopped()
-            return
         finally:
-            theirs.close()
-            for _, write in pipes:
-                os.close(write)
+            self._is_starting = False
+        self._stopped()
+
+    async def _begin(self, opened: contextlib.ExitStack) -> None:
+        """Start the process and connect with it. What `opened` holds is to be closed if that fails."""
+        loop = asyncio.get_running_loop()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        opened.enter_context(ours)
+        reads: list[int] = []
+        with contextlib.ExitStack() as given:
+            given.enter_context(theirs)
+            for end in (ours, theirs):
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+            arenas = opened.enter_context(Arena()), opened.enter_context(Arena())
+            descriptors = [theirs.fileno(), arenas[0].descriptor, arenas[1].descriptor]
+            for _ in range(2):
+                read, write = os.pipe()
+                opened.callback(os.close, read)
+                given.callback(os.close, write)
+                reads.append(read)
+                descriptors.append(write)
+            self.pid = await self._spawn(descriptors)
+        opened.pop_all()
         self.arenas = arenas
         # uvloop closes the descriptor and then the file: by the second time another thread may have a file of that number.
         closes = not type(loop).__module__.startswith("uvloop")
-        for (read, _), log in zip(pipes, (self._stdout, self._stderr)):
+        for read, log in zip(reads, (self._stdout, self._stderr)):
             await loop.connect_read_pipe(lambda log=log: Output(log), os.fdopen(read, "rb", 0, closefd=closes))  # type: ignore[misc]
         ours.setblocking(False)
         timeout = self.model.settings.startup_timeout
@@ -141,16 +190,19 @@ class Worker(asyncio.Protocol):
         if model.pool_owner.settings.flag("single_process", False):
             return self._thread(order, descriptors)
         if model.python is None:
-            return await model.pool_owner.nursery.spawn(order, descriptors)
+            pid = await model.pool_owner.nursery.spawn(order, descriptors)
+            self._process = WorkerProcess(pid, self._process_ended)
+            return pid
         environment = python_path_first(order.pop("environment"))
         environment["FLAMBEAU_WORKER"] = json.dumps(order)
         talk, first, second, out, err = descriptors
-        self._process = subprocess.Popen(
+        process = subprocess.Popen(
             [model.python, "-m", f"{__package__}.worker", str(talk), str(first), str(second)],
             pass_fds=[talk, first, second], env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
             start_new_session=True,
         )  # fmt: skip
-        return self._process.pid
+        self._process = WorkerProcess(process.pid, self._process_ended, process)
+        return process.pid
 
     def _thread(self, order: dict[str, Any], descriptors: list[int]) -> int:
         """Run a worker in a thread of this process, with copies of the descriptors; return 0 as its process id."""
@@ -168,16 +220,21 @@ class Worker(asyncio.Protocol):
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
         if self.state == SCALED_DOWN:
-            transport.close()
+            self.kill()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.transport = None
         for arena in self.arenas or ():
             arena.close()
         self.arenas = None
-        if self._process is not None:
-            self._process.poll()
+        if self._process is not None:  # without its connection it is of no more use
+            asyncio.get_running_loop().call_later(GRACE, self._process.kill)
         self._stopped()
+
+    def _process_ended(self, process: WorkerProcess) -> None:
+        """Close the connection soon, if something that the process has started still holds it open."""
+        if self._process is process and self.transport is not None:
+            asyncio.get_running_loop().call_later(GRACE, self.transport.abort)
 
     def _stopped(self) -> None:
         """Handle the end of the process: waiting jobs fail, and it is restarted after a pause."""
@@ -192,6 +249,7 @@ class Worker(asyncio.Protocol):
         self.model.batcher.give_back([job for batch in batches for job in batch])  # the worker had not begun these
         self.model.batcher.lost(self)
         if self.state == SCALED_DOWN:
+            self.model.on_stopped(self, code)
             return
         logger.info("%s Worker disconnected. %s", self.number, self.state)
         self.state = STOPPED
@@ -213,19 +271,20 @@ class Worker(asyncio.Protocol):
             self.model.pool_owner.background(self.start())
 
     def kill(self) -> None:
-        """Kill the worker process."""
-        if self.pid:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(self.pid, signal.SIGKILL)
+        """Kill the worker process and what it has started."""
+        if self._process is not None:
+            self._process.kill()
         if self.transport is not None:
             self.transport.abort()
 
     def scale_down(self) -> None:
-        """Stop the worker once its current batches are finished."""
-        self.state = SCALED_DOWN
+        """Stop the worker: once its current batches are finished, or at once if it has not loaded the model."""
+        loaded, self.state = self.state == LOADED, SCALED_DOWN
         if self.retry is not None:
             self.retry.cancel()
-        if not self.batches and self.transport is not None:
+        if not loaded:
+            self.kill()
+        elif not self.batches and self.transport is not None:
             self.transport.close()
 
     def check(self, now: float) -> None:

@@ -143,7 +143,8 @@ class Registry:
     async def add(self, archive: ModelArchive, asked: Registration) -> Model:
         keys = ("batch_size", "max_batch_delay", "response_timeout", "startup_timeout")
         try:
-            settings = ModelSettings.of(archive, self.owner.settings, {k: getattr(asked, k) for k in keys})
+            wanted = {k: getattr(asked, k) for k in keys}
+            settings = await asyncio.to_thread(ModelSettings.of, archive, self.owner.settings, wanted)
             if settings.batch_size < 1 or settings.max_batch_delay < 0:
                 raise BadRequestException("batch_size is at least 1 and max_batch_delay at least 0.")
             self._check_workers(

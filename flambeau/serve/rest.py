@@ -368,7 +368,7 @@ def _body_or_query(request: Request) -> dict[str, Any]:
 def _number(values: dict[str, Any], key: str) -> int | None:
     try:
         return int(values[key]) if values.get(key) is not None else None
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
 
 

@@ -420,10 +420,13 @@ def _make_room(path: str) -> None:
 
 
 async def serve(settings: Settings, ready: Callable[[Server], Any] | None = None, **options: Any) -> None:
-    """Run a server until SIGTERM or SIGINT; `ready` is called when it has started."""
+    """Run a server until SIGTERM, SIGINT or, unless `nohup` has it ignored, SIGHUP; `ready` is called when it has started."""
     done = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    ends = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        ends.append(signal.SIGHUP)
+    for number in ends:
         loop.add_signal_handler(number, done.set)
     async with Server(settings, **options) as server:
         server.announce()

@@ -15,7 +15,7 @@ from . import bounded_json
 from .archive_reader import ModelArchive
 from .certificates import from_files, server_context
 from .certificates import from_keystore as _from_keystore
-from .checks import check
+from .checks import MOST, check
 from .errors import ConfigurationError, InvalidModelException
 
 ADDRESS = re.compile(r"(?:(https?)://([^:/]+|\[[^\]]+\])(?::([0-9]+))?)|(?:unix:(/.*))", re.IGNORECASE)
@@ -300,6 +300,9 @@ class ModelSettings:
                 setattr(result, name, server.number(f"default_{name}", 120))
         if "job_queue_size" not in own:
             result.job_queue_size = server.number("job_queue_size", 100)
+        for attribute in _MODEL_KEYS.values():
+            if abs(getattr(result, attribute)) > MOST:
+                raise InvalidModelException(f"{attribute} of a model is at most {MOST}.")
         result._place(own, server)
         return result
 

@@ -296,6 +296,7 @@ def _load(order: dict[str, Any], send: Callable) -> tuple[Service | None, Outcom
 def _serve(
     channel: BlockingChannel, service: Service, ours: Arena, theirs: Arena, send: Callable, others: group.Group | None
 ) -> None:
+    own = os.getpid()
     while (message := channel.receive()) is not None:
         alone, batch = message
         service.began = time.perf_counter()
@@ -307,7 +308,10 @@ def _serve(
                     parameters[i] = (name, content_type, ours.take(value))
         if others is not None:
             others.pass_on((False, batch))
-        send(service.predict(batch), service.take_metrics(), False)
+        outcome = service.predict(batch)
+        if os.getpid() != own:  # a fork that the handler made and forgot to end: the worker itself answers
+            os._exit(1)
+        send(outcome, service.take_metrics(), False)
 
 
 def run(order: dict[str, Any], talk: int, ours_fd: int, theirs_fd: int, *, own_process: bool = True) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 from . import bounded_json
 from .archive_reader import ModelArchive, WorkflowArchive, file_name_of, is_url, open_workflow
 from .bodies import body_parameters
+from .checks import MOST
 from .errors import (
     BadRequestException,
     ConflictStatusException,
@@ -67,6 +68,8 @@ class Workflow:
         value = values.get(key, default)
         if not isinstance(value, int) or isinstance(value, bool):
             raise InvalidWorkflowException(f"{key} of a workflow is a whole number, got {value!r}")
+        if abs(value) > MOST:
+            raise InvalidWorkflowException(f"{key} of a workflow is at most {MOST}")
         return value
 
     def _node(self, name: str, entry: Any) -> WorkflowNode:

@@ -164,6 +164,23 @@ def test_no_path_leaves_the_folder_of_a_tar_archive(tmp_path: Path):
         unpack(tmp_path / "x.tar.gz", tmp_path / "out")
 
 
+@pytest.mark.parametrize("kind", [b"x", b"L"])
+@pytest.mark.parametrize("size", [-512, 8 << 20, 1 << 60])
+def test_headers_of_tar_archives_are_bounded(tmp_path: Path, kind: bytes, size: int):
+    """`tarfile` reads long names and attributes as a whole: some kilobytes could unpack to all memory."""
+    entry = tarfile.TarInfo("m")
+    entry.type, entry.size = kind, size
+    with gzip.open(tmp_path / "x.tar.gz", "wb") as file:
+        file.write(
+            entry.tobuf(tarfile.GNU_FORMAT)
+            + bytes(min(max(size, 0), 8 << 20))
+            + tarfile.TarInfo("a").tobuf()
+            + bytes(1024)
+        )
+    with pytest.raises(InvalidModelException, match="too large"):
+        unpack(tmp_path / "x.tar.gz", tmp_path / "out")
+
+
 def test_zip_bombs_stop_early(tmp_path: Path):
     file = zipped(tmp_path / "x.mar", *((f"{i}", bytes(1 << 20), 0o100644) for i in range(8)))
     with pytest.raises(InvalidModelException, match="more than"):

@@ -85,6 +85,34 @@ def test_streams(stubs):
     assert [p.prediction for p in parts] == [b"part 0 ", b"part 1 ", b"part 2 ", b"end"]
 
 
+def test_streams_that_are_cancelled_or_not_read(served: Client, stubs, store, monkeypatch):
+    make_model(
+        store,
+        "flood",
+        """
+        from ts.handler_utils.utils import send_intermediate_predict_response
+
+        def handle(data, context):
+            for i in range(200 if data else 0):
+                send_intermediate_predict_response([bytes(50_000)], context.request_ids, "ok", 200, context)
+            return ["end"] if data else None
+    """,
+    )
+    assert served.register("flood.mar").status == 200
+    monkeypatch.setattr("flambeau.serve.grpc_server.MOST_UNSENT", 1 << 20)
+    asked = request("PredictionsRequest", model_name="flood", input={"data": b"x"})
+    cancelled = stubs[0].StreamPredictions(asked)
+    next(cancelled)
+    cancelled.cancel()  # the server, asking for the peer of a call that is gone, crashed
+    unread = stubs[0].StreamPredictions(asked)
+    next(unread)
+    assert served.predict("flood", b"x").body.endswith(b"end")  # after the worker has sent all of the streams
+    with pytest.raises(grpc.RpcError) as error:
+        list(unread)
+    assert error.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert served.manage("DELETE", "/models/flood").status == 200
+
+
 def test_conversations(served: Client, stubs, store):
     config = {"sequenceBatching": True, "sequenceMaxIdleMSec": 5000, "maxNumSequence": 4, "maxSequenceJobQueueSize": 10,
               "minWorkers": 1, "maxWorkers": 1, "maxBatchDelay": 1}  # fmt: skip

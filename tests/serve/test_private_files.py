@@ -40,6 +40,21 @@ def test_logs_do_not_follow_links(tmp_path: Path, capsys: pytest.CaptureFixture)
     assert "cannot be written" in capsys.readouterr().err
 
 
+def test_a_full_disk_stops_no_request(tmp_path: Path, capsys: pytest.CaptureFixture):
+    log = LogFile(tmp_path / "access_log.log")
+    log.open()
+    with open("/dev/full", "wb", buffering=0) as full:
+        log._file, file = full, log._file
+        for _ in range(2):
+            log.write("a")
+            log.flush()
+    assert capsys.readouterr().err.count("No space left") == 1
+    log._file = file
+    log.write("b")
+    log.close()
+    assert (tmp_path / "access_log.log").read_text() == "b\n"
+
+
 @as_root
 def test_logs_and_snapshots_are_not_in_a_strangers_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "public").mkdir()

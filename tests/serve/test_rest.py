@@ -10,6 +10,7 @@ import time
 import pytest
 
 from .serving import Client, make_model
+from .test_security import talk
 
 
 def error(answer):
@@ -127,6 +128,27 @@ def test_streamed_answers_come_in_chunks(client: Client):
     answer = client.predict("stream", b"x")
     assert answer.headers["transfer-encoding"] == "chunked"
     assert answer.body == b"part 0 part 1 part 2 end"
+
+
+@pytest.mark.parametrize(
+    "first, body",
+    [
+        (b"HEAD /predictions/stream HTTP/1.1", b""),
+        (b"HEAD /ping HTTP/1.1", b""),
+        (b"POST /predictions/stream HTTP/1.0", b"part 0 part 1 part 2 end"),
+        (b"POST /predictions/echo HTTP/1.1\r\nUpgrade: h2c\r\nConnection: Upgrade", b"abc"),  # as Java's clients ask
+        (b"GET /predictions/echo HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade", b"abc"),
+    ],
+)
+def test_answers_have_the_form_that_was_asked_for(client: Client, first: bytes, body: bytes):
+    data = b"" if first.startswith(b"HEAD") else b"abc"
+    both = first + b"\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(data) + data + b"GET /predictions HTTP/1.1\r\n"
+    answers = talk(client, both + b"Host: a\r\nConnection: close\r\n\r\n").split(b"HTTP/1.1 ")
+    assert answers[1].partition(b"\r\n\r\n")[2] == body
+    if b"/1.0" in first:
+        assert b"chunked" not in answers[1] and len(answers) == 2
+    else:  # nothing of the first answer or request is taken for a second one
+        assert [a[:3] for a in answers[1:]] == [b"200", b"404"]
 
 
 def test_description_of_a_model(client: Client):

@@ -101,7 +101,9 @@ def test_settings_of_a_model(tmp_path: Path):
     assert (gpu.device_type, gpu.device_ids) == ("cpu", [])
     two = ModelSettings.of(archive(tmp_path, "deviceType: gpu\ndeviceIds: [1]\n"), Settings({"number_of_gpu": "2"}), {})
     assert (two.device_type, two.device_ids) == ("gpu", [1])
-    for bad in ("batchSize: many", "[1, 2]", "a: [", "!!python/object/apply:os.system ['true']"):
+    huge = "responseTimeout: 0x" + "f" * 400
+    for bad in ("batchSize: many", "[1, 2]", "a: [", "!!python/object/apply:os.system ['true']", "a: 2001-13-45", "a: !!int ''",
+                "a: !!bool x", huge, "a: b\n" * 300_000):  # fmt: skip
         with pytest.raises(InvalidModelException):
             ModelSettings.of(archive(tmp_path, bad), server, {})
 

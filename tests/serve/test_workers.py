@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import http.client
+import json
 import os
 import signal
 import socket
@@ -18,6 +20,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from flambeau.serve.nursery import Nursery
 from flambeau.serve.pool import AHEAD, LOADED, Worker
 
 from .serving import HANDLERS, Client, make_model
@@ -150,6 +153,88 @@ def test_startup_has_a_limit(client: Client, store):
     start = time.monotonic()
     assert client.register("sleepy.mar").status == 500
     assert time.monotonic() - start < 15
+
+
+def test_a_model_that_never_loads_can_be_removed(client: Client, store):
+    make_model(store, "stuck", "import time; time.sleep(600)")
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(client.register, "stuck.mar")
+        until(lambda: "stuck" in client.server.registry.models)
+        (worker,) = client.server.registry.get("stuck").workers
+        until(lambda: worker.pid)
+        assert client.manage("DELETE", "/models/stuck").status == 200
+        assert asked.result(10).status == 500
+    assert not os.path.exists(f"/proc/{worker.pid}")
+
+
+def test_what_a_worker_has_started_ends_with_it(client: Client, store):
+    """Children of a worker hold its connection open: its death would be noticed when they end."""
+    make_model(
+        store,
+        "parent",
+        """
+        import os, time
+        def handle(data, context):
+            if data is None:
+                return None
+            wish = bytes(data[0]["body"])
+            child = os.fork()
+            if child == 0 and wish == b"die":
+                time.sleep(600)
+            if child and wish == b"die":
+                os._exit(1)
+            return [str(child)]  # in the fork, too, if it was forgotten there
+        """,
+    )
+    client.register("parent.mar")
+    start = time.monotonic()
+    assert client.predict("parent", "die").status == 500
+    assert [client.predict("parent", "fork").status for _ in range(3)] == [200] * 3
+    assert time.monotonic() - start < 20
+    client.manage("DELETE", "/models/parent")
+
+
+def test_a_worker_without_descriptors_is_an_error(client: Client, store, monkeypatch):
+    make_model(store, "poor", HANDLERS["echo"])
+
+    def none() -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pipe", none)
+        assert client.register("poor.mar").status == 500
+    assert client.register("poor.mar").status == 200
+    client.manage("DELETE", "/models/poor")
+
+
+def test_orders_sent_in_pieces_do_not_mix(monkeypatch):
+    class Narrow:
+        sent = b""
+        calls = 0
+
+        def sendmsg(self, parts, rights=()):
+            self.calls += 1
+            if self.calls % 2:
+                raise BlockingIOError
+            self.sent += parts[0][:20]
+            return len(parts[0][:20])
+
+        def send(self, data):
+            return self.sendmsg([data])
+
+    async def both() -> None:
+        nursery, nursery_socket = Nursery({}), Narrow()
+        monkeypatch.setattr(nursery, "start", lambda: setattr(nursery, "_socket", nursery_socket))
+        orders = [{"name": name, "words": name * 50} for name in "ab"]
+        tasks = [asyncio.ensure_future(nursery.spawn(order, [])) for order in orders]
+        while nursery_socket.sent.count(b"\n") < 2:
+            await asyncio.sleep(0.001)
+        for future in nursery._born.values():
+            future.set_result(1)
+        assert await asyncio.gather(*tasks) == [1, 1]
+        assert [json.loads(line) for line in nursery_socket.sent.splitlines()] == orders
+
+    asyncio.run(both())
 
 
 def test_scaling_down_drops_no_request(client: Client, store):
