@@ -5,11 +5,8 @@ Normally the package is `flambeau`. After `flambeau.install_as_torch()` programs
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import importlib
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -73,22 +70,9 @@ def load(name: str) -> ModuleType:
     statements.
     """
     parts = name.split(".") if name not in sys.modules else []
-    with _uncollected():
-        for i in range(1, len(parts)):
-            importlib.import_module(".".join(parts[:i]))
-        return importlib.import_module(name)
-
-
-@contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """Context manager: collect no garbage while modules are imported, which make many objects and next to no garbage."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
+    for i in range(1, len(parts)):
+        importlib.import_module(".".join(parts[:i]))
+    return importlib.import_module(name)
 
 
 # Modules that others take something from when a program first asks for it: of a room above theirs, of their own where the one is
@@ -148,8 +132,7 @@ def submodule(package: str, name: str) -> ModuleType:
     full = f"{package}.{name}"
     asked = torch_name(full) if _State.posing else full  # so that programs find it under that name in sys.modules, too
     try:
-        with _uncollected():
-            return importlib.import_module(asked)
+        return importlib.import_module(asked)
     except ModuleNotFoundError as problem:
         if problem.name not in (full, asked):
             raise

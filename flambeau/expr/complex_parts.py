@@ -13,7 +13,7 @@ from ..core import dtype as dt
 from ..core.dtype import dtype
 from .complex_functions import COMPLEX, REAL, Pair, converted, power
 from .functions import cast, const, where
-from .node import Expr, children, rebuild, walk
+from .node import Expr, rebuild, walk
 from .typing import infer, operand_dtype
 
 _LEAVES = ("arg", "var", "load")
@@ -69,12 +69,11 @@ class Parts:
 
     def _rebuilt(self, x: Expr) -> Expr:
         """Return the node on rewritten real operands."""
-        kids = children(x)
-        new = [self.done[id(k)] for k in kids]
-        return rebuild(x, [k for k in new if isinstance(k, Expr)]) if kids else x
+        new = [self.done[id(o)] for o in x.operands]
+        return rebuild(x, [o for o in new if isinstance(o, Expr)])
 
     def _node(self, x: Expr) -> Expr | Pair:
-        kids = children(x)
+        kids = x.operands
         mine = self.types[id(x)]
         if x.op == "const":
             return x

@@ -6,6 +6,7 @@ Nodes are interned, so structural equality is identity and `==` is free to mean 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from operator import is_
 from typing import Any
 
 from ..core.dtype import dtype
@@ -17,13 +18,14 @@ PREDICATES = COMPARISONS | {"isnan", "isinf", "isfinite", "signbit", "logical_no
 
 
 class Expr:
-    """Operation `op` on `args`. Leaves: ("arg", (i,)), ("const", (number,)); all other args are expressions, except the trailing dtype of
-    "cast"/"bitcast" and the leading function of "call"."""
+    """Operation `op` on `args`. Leaves: ("arg", (i,)), ("const", (number,)); all other args are expressions, the `operands`, except the
+    trailing dtype of "cast"/"bitcast" and the leading function of "call"."""
 
-    __slots__ = ("op", "args")
+    __slots__ = ("op", "args", "operands")
 
     op: str
     args: tuple[Any, ...]
+    operands: tuple[Expr, ...]
 
     def __add__(self, other: Any) -> Expr:
         return binary("add", self, other)
@@ -142,6 +144,7 @@ def _make(op: str, args: tuple[Any, ...]) -> Expr:
     if found is None:
         found = object.__new__(Expr)
         found.op, found.args = op, args
+        found.operands = tuple([a for a in args if isinstance(a, Expr)])
         _INTERNED[key] = found
     return found
 
@@ -210,29 +213,27 @@ def binary(op: str, a: Any, b: Any) -> Expr:
     return _make(op, (a, b))
 
 
-def children(x: Expr) -> tuple[Expr, ...]:
-    """Return the sub-expressions of a node (without dtypes and callables)."""
-    if x.op in ("const", "arg"):
-        return ()
-    return tuple(a for a in x.args if isinstance(a, Expr))
-
-
 def walk(roots: tuple[Expr, ...]) -> Iterator[Expr]:
     """Yield every node once, operands before users. Iterative: formulas may be deep after fusion."""
-    seen: set[int] = set()
-    stack: list[tuple[Expr, bool]] = [(r, False) for r in reversed(roots)]
+    done: set[Expr] = set()
+    stack = list(roots[::-1])
     while stack:
-        x, ready = stack.pop()
-        if ready:
+        x = stack[-1]
+        waiting = [o for o in x.operands if o not in done]
+        if waiting:
+            stack += waiting[::-1]
+            continue
+        stack.pop()
+        if x not in done:
+            done.add(x)
             yield x
-        elif id(x) not in seen:
-            seen.add(id(x))
-            stack.append((x, True))
-            stack.extend((c, False) for c in reversed(children(x)) if id(c) not in seen)
 
 
-def rebuild(x: Expr, new_children: list[Expr]) -> Expr:
-    it = iter(new_children)
+def rebuild(x: Expr, operands: list[Expr]) -> Expr:
+    """Return the node with these operands in place of its own."""
+    if all(map(is_, operands, x.operands)):
+        return x
+    it = iter(operands)
     return _make(x.op, tuple(next(it) if isinstance(a, Expr) else a for a in x.args))
 
 
@@ -240,8 +241,7 @@ def substitute(roots: tuple[Expr, ...], replace: Callable[[Expr], Expr | None]) 
     """Rewrite bottom-up: `replace(node)` returns the new node, or None to keep it."""
     done: dict[int, Expr] = {}
     for x in walk(roots):
-        kids = children(x)
-        new = x if not kids else rebuild(x, [done[id(k)] for k in kids])
+        new = rebuild(x, [done[id(o)] for o in x.operands])
         swapped = replace(new)
         done[id(x)] = new if swapped is None else swapped
     return tuple(done[id(r)] for r in roots)

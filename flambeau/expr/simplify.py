@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .node import Expr, binary, children, const, is_const, node, rebuild, walk
+from .node import Expr, binary, const, is_const, node, rebuild, walk
 
 # On real numbers these return their operand.
 _REAL_IDENTITIES = frozenset({"conj", "real"})
@@ -23,8 +23,7 @@ def simplify(root: Expr, real: bool) -> Expr:
 def _bottom_up(root: Expr, real: bool) -> Expr:
     done: dict[int, Expr] = {}
     for x in walk((root,)):
-        kids = children(x)
-        new = rebuild(x, [done[id(k)] for k in kids]) if kids else x
+        new = rebuild(x, [done[id(o)] for o in x.operands])
         done[id(x)] = _simplified(new, real)
     return done[id(root)]
 

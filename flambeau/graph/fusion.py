@@ -13,7 +13,7 @@ from ..core.backend import backend_of
 from ..core.raw_memory import first_address
 from ..core.records import replace
 from ..core.tensor import Tensor
-from ..expr.node import Expr, arg, replace_arguments, walk
+from ..expr.node import Expr, arg, arguments, replace_arguments, walk
 from ..expr.simplify import simplify
 from ..ops.machinery.plan import Layout, kernel
 from ..ops.machinery.record import Op
@@ -189,15 +189,19 @@ def _share_places(first: Loop, second: Loop) -> bool:
 def _fits(first: Loop, second: Loop, reads: list[Read], results: Any, is_used: Callable[[int], bool]) -> bool:
     """Return whether the joined loop stays within the device's limits on pointers and operations."""
     pointers = sum(isinstance(p, Place) for p, _ in reads) + sum(is_used(p.buffer) for p in results)
-    nodes = list(walk(tuple(root for root, _ in results.values())))
-    if pointers > _POINTERS or len(nodes) > _NODES:
+    if pointers > _POINTERS:
         return False
-    if backend_of(first.device).hides_latency:
-        return True
-    long = [
-        sum(x.op in LONG for x in walk(tuple(root for root, _ in loop.results.values()))) for loop in (first, second)
-    ]
-    return sum(x.op in LONG for x in nodes) <= max(1, *long)
+    (nodes, long), *each = (
+        _lengths(tuple(root for root, _ in r.values())) for r in (results, first.results, second.results)
+    )
+    return nodes <= _NODES and (backend_of(first.device).hides_latency or long <= max(1, *(n for _, n in each)))
+
+
+@functools.cache
+def _lengths(roots: tuple[Expr, ...]) -> tuple[int, int]:
+    """Return how many operations formulas have, and how many of these are functions of many instructions."""
+    nodes = [x.op for x in walk(roots)]
+    return len(nodes), sum(op in LONG for op in nodes)
 
 
 def _key(read: Read) -> Any:
@@ -256,7 +260,7 @@ def passed(x: Any) -> Any:
 def fused_call(loop: Loop, keep: list[Place]) -> Call:
     """Return a loop as a call that stores the results `keep`."""
     roots = tuple(loop.results[p][0] for p in keep)
-    used = sorted({x.args[0] for x in walk(roots) if x.op == "arg"})
+    used = sorted(arguments(roots))
     roots = tuple(simplify(r, True) for r in replace_arguments(roots, {k: arg(i) for i, k in enumerate(used)}))
     reads = [loop.reads[k] for k in used]
     results = [as_value(p, loop.sizes, loop.results[p][1], loop.device) for p in keep]

@@ -13,7 +13,7 @@ from ..core.dtype import bfloat16, float16, float32, float64, int64, opmath
 from ..core.size import make_size
 from ..core.tensor import Tensor, contiguous_strides, empty
 from ..expr.functions import minimum
-from ..expr.node import PREDICATES, Expr, cast, children, const, rebuild, walk
+from ..expr.node import PREDICATES, Expr, cast, const, rebuild, walk
 from ..kernels import ir
 from ..kernels.cuda_rows import shapes
 from ..kernels.elementwise import formula_text, quotient, remainder
@@ -198,8 +198,7 @@ class _Body:
             elif x.op == "arg":
                 done[id(x)] = self._operand(x.args[0])
             else:
-                kids = children(x)
-                done[id(x)] = x if not kids else rebuild(x, [self._placed(k, done) for k in kids])
+                done[id(x)] = rebuild(x, [self._placed(o, done) for o in x.operands])
         return done[id(x)]
 
     def _hold(self, x: Expr) -> Expr:
@@ -215,8 +214,7 @@ class _Body:
             return self.held[id(x)]
         if x.op == "arg":
             return self._operand(x.args[0])
-        kids = children(x)
-        return x if not kids else rebuild(x, [self._row(k) for k in kids])
+        return rebuild(x, [self._row(o) for o in x.operands])
 
     def _is_row(self, x: Expr) -> bool:
         return all(n.args[0] < 0 or self.kernel.levels[n.args[0]] in "ron" for n in walk((x,)) if n.op == "arg")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ..core.dtype import dtype
-from ..expr.node import Expr, children, rebuild, walk
+from ..expr.node import Expr, rebuild, walk
 from ..expr.typing import node_dtype
 from . import ir
 from .llvm_operators import SPECIAL_POWERS
@@ -23,8 +23,7 @@ def lower_all(root: Expr, types: dict[int, dtype]) -> Expr:
         for x in walk((top,)):
             if id(x) in done:
                 continue
-            kids = children(x)
-            new = rebuild(x, [done[id(k)] for k in kids]) if kids else x
+            new = rebuild(x, [done[id(o)] for o in x.operands])
             if id(new) not in types:
                 types[id(new)] = node_dtype(new, (), types)
             swapped = None if new.op in _LEAVES or _special_power(new) else lower(new, types)
@@ -49,7 +48,7 @@ def dependents(root: Expr, leaf: Expr | None) -> set[int]:
     found: set[int] = set()
     if leaf is not None:
         for x in walk((root,)):
-            if x is leaf or any(id(c) in found for c in children(x)):
+            if x is leaf or any(id(c) in found for c in x.operands):
                 found.add(id(x))
     return found
 

@@ -17,7 +17,7 @@ from ..core.device import cpu
 from ..core.tensor import Tensor
 from ..core.user_frames import user_frame
 from ..expr import Expr
-from ..expr.node import children, walk
+from ..expr.node import walk
 from . import formula as words
 
 _PYTHON = {
@@ -53,7 +53,7 @@ def scalar_function(results: list[Expr], inputs: dict[int, str], parameters: lis
             text[id(x)] = repr(value) if math.isfinite(value) else f"float('{value}')"
             continue
         text[id(x)] = f"v{len(lines)}"
-        lines.append(f"v{len(lines)} = {_PYTHON[x.op].format(*(text[id(c)] for c in children(x)))}")
+        lines.append(f"v{len(lines)} = {_PYTHON[x.op].format(*(text[id(c)] for c in x.operands))}")
     lines.append(f"return ({''.join(text[id(r)] + ', ' for r in results)})")
     space: dict[str, Any] = {"sqrt": words.sqrt, "maximum": words.maximum, "minimum": words.minimum}
     _define("\n ".join([f"def evaluate({', '.join(parameters)}):", *lines]), space)

@@ -14,7 +14,7 @@ from ..core.device import cpu
 from ..core.dtype import dtype, opmath
 from ..core.tensor import Tensor, numel_of
 from ..expr import Expr, arg, as_expr
-from ..expr.node import PREDICATES, cast, children, rebuild, walk
+from ..expr.node import PREDICATES, cast, rebuild, walk
 from ..expr.simplify import simplify
 from ..ops.machinery.inplace import bump_all, check_writable
 from ..ops.machinery.plan import Layout, kernel
@@ -212,8 +212,7 @@ def _replace_nodes(root: Expr, new: dict[int, Expr]) -> Expr:
         if id(x) in new:
             done[id(x)] = new[id(x)]
         else:
-            kids = children(x)
-            done[id(x)] = rebuild(x, [done[id(k)] for k in kids]) if kids else x
+            done[id(x)] = rebuild(x, [done[id(o)] for o in x.operands])
     return done[id(root)]
 
 
@@ -222,13 +221,13 @@ def _split(results: list[Expr], positions: dict[int, int], elements: int) -> tup
     separated values follow."""
     of_element: set[int] = set()
     for x in walk(tuple(results)):
-        if (x.op == "arg" and x.args[0] < elements) or any(id(c) in of_element for c in children(x)):
+        if (x.op == "arg" and x.args[0] < elements) or any(id(c) in of_element for c in x.operands):
             of_element.add(id(x))
     hoisted: list[Expr] = []
     new: dict[int, Expr] = {id(arg(i)): arg(k) for i, k in positions.items()}
     for x in walk(tuple(results)):
         if id(x) in of_element:
-            for c in children(x):
+            for c in x.operands:
                 if id(c) not in of_element and id(c) not in new and c.op != "const":
                     new[id(c)] = arg(len(positions) + len(hoisted))
                     hoisted.append(c)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ...backends import compiled
 from ...backends.cpu import jit
 from ...core.records import record, replace
-from ...expr.node import children, walk
+from ...expr.node import walk
 from ...graph import program as operators
 from ...graph.memory import Buffer, Ref, instances
 from ...graph.program import Value
@@ -286,7 +286,7 @@ def _formula(address: int) -> str:
         return ""
     lengths: dict[int, int] = {}
     for x in walk(known[0]):
-        lengths[id(x)] = 1 + sum(lengths[id(c)] for c in children(x))
+        lengths[id(x)] = 1 + sum(lengths[id(c)] for c in x.operands)
     if sum(lengths[id(root)] for root in known[0]) > _LONGEST:
         return f"  # a formula of {len(lengths)} operations"
     return "  # " + "; ".join(map(str, known[0]))[:160]

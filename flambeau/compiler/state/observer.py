@@ -26,7 +26,7 @@ from ...kernels.loops_source import parse
 from . import c_functions
 from .event_filter import EventFilter, Skipped, set_profile
 from .frames import FRAMES_ARE_KNOWN, FUNCTIONS_ARE_KNOWN, function_id, running_id, signal_handlers
-from .origins import LIBRARY, SHARED, USER, kind_of, reaches_outside
+from .origins import LIBRARY, SHARED, USER, is_library_file, kind_of, reaches_outside
 
 MADE = "_flambeau_part"  # what functions are called that are made of other functions' statements
 _IMPORTS, _WARN = "<frozen importlib.", (_warnings.warn, _warnings.warn_explicit)
@@ -137,11 +137,23 @@ class Observer:
         self.instructions: dict[int, tuple[types.CodeType, set[int]]] = {}
         self.noted = False  # whether they are those of a call: one that ran no users' code has none
         self.refused: list[str] = []  # what the last call did that may give something else in each call
-        self.library_names: set[str] = set()  # in code of this library that ran
+        self._library_names: set[str] = set()
         self.warned = False  # whether a warning was asked for, shown or not
         self.asks_abstract = False  # whether an abstract class decided what is an instance of it
         self.asks_exception = False  # whether it was asked which exception is handled
         self.looks_at_frames = False
+
+    @property
+    def library_names(self) -> set[str]:
+        """Return the names in code of this library that ran."""
+        while self.skipped.passed:
+            self.note_library(self.skipped.passed.pop())
+        return self._library_names
+
+    def note_library(self, code: types.CodeType) -> None:
+        """Note that code of this library ran."""
+        self.kinds[id(code)] = (LIBRARY, code)
+        self._library_names.update(code.co_names)
 
     @contextlib.contextmanager
     def watching(self, told: Callable[[str], None] | None = None, noting: bool = False) -> Iterator[None]:
@@ -164,7 +176,7 @@ class Observer:
     def dry(self) -> Iterator[None]:
         """Context manager: raise NewCode before users' code does what no call has done, or what may reach further than Python's state."""
         watcher = Observer()
-        watcher.kinds, watcher.skipped, watcher.library_names = self.kinds, self.skipped, self.library_names
+        watcher.kinds, watcher.skipped, watcher._library_names = self.kinds, self.skipped, self._library_names
         with watcher.watching(_refuse), self.following(strictly=True):
             yield
 
@@ -207,7 +219,7 @@ class Observer:
         made = Observer()
         ran = {**self.expected, **self.ran}
         made.expected = {k: one for k, one in ran.items() if one.code is not function.__code__ or one.times > 1}
-        made.warned, made.asks_abstract, made.library_names = self.warned, self.asks_abstract, self.library_names
+        made.warned, made.asks_abstract, made._library_names = self.warned, self.asks_abstract, self._library_names
         made.asks_exception, made.kinds, made.skipped = self.asks_exception, self.kinds, self.skipped
         return made
 
@@ -231,11 +243,11 @@ class _Watch(EventFilter):
             return
         elif self.aside is not None:
             if event == "return" and frame is self.aside:
-                self.aside, self.returns = None, 0
+                self.aside, self.until = None, 0
         elif event == "call" and id(frame.f_code) in self.apart:
-            self.aside, self.returns = frame, 1
+            self.aside, self.until = frame, id(frame)
         elif event == "call" and frame.f_code.co_filename.startswith(_IMPORTS):
-            self.aside, self.returns = frame, 1
+            self.aside, self.until = frame, id(frame)
             if frame.f_code.co_name == "_gcd_import" and self._is_users(frame.f_back):
                 self._refuse("a module is imported by a computed name")
         elif event == "call":
@@ -289,9 +301,9 @@ class _Watch(EventFilter):
         if known is None:
             known = self.observer.kinds[id(code)] = (kind_of(code, frame.f_globals), code)
             if known[0] == LIBRARY:
-                self.observer.library_names.update(code.co_names)
+                self.observer.note_library(code)
                 if not reaches_outside(code):
-                    self.skipped.add(code)
+                    self.skipped.add(code, file=is_library_file(code.co_filename))
             elif known[0] == SHARED and code is not _SHOWS and not code.co_filename.startswith(_IMPORTS):
                 self.skipped.add(code, as_caller=True)
         return known[0]

@@ -38,7 +38,7 @@ HEAP_TYPE = 1 << 9  # a flag of classes that are made at run time: those of Pyth
 def kind_of(code: types.CodeType, space: dict) -> int:
     """Return whose code it is (LIBRARY, SHARED or USER), given the globals that it sees."""
     file = code.co_filename
-    if file.startswith(_HOME):
+    if is_library_file(file):
         return LIBRARY
     if file.startswith("<frozen ") or file.startswith(tuple(called_by_us)):
         return SHARED
@@ -49,6 +49,11 @@ def kind_of(code: types.CodeType, space: dict) -> int:
     if set(space) <= _NAMED_TUPLE:
         return SHARED
     return LIBRARY if _is_own_space(space) else USER
+
+
+def is_library_file(file: str) -> bool:
+    """Return whether all code of a file is this library's."""
+    return file.startswith(_HOME)
 
 
 def _is_own_space(space: dict) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...core.dtype import bool_
 from ...core.tensor import Tensor
-from ...expr.node import Expr, arg, as_expr, children, const
+from ...expr.node import Expr, arg, as_expr, const
 from ...kernels.formula_function import FormulaFunction
 from ...ops.machinery.reduction import mean_of
 from .overloads import aten
@@ -165,7 +165,7 @@ class DerivativeSteps(Steps):
         if x.op == "where" and x.args[2].op == "const" and self._is_tensor(self.value(x.args[1])):
             yes, zero = self.value(x.args[1]), self._scalar(x.args[2].args[0], self.value(x.args[1]))
             return super()._where(self.value(x.args[0]), yes, zero)
-        for operand in reversed(() if x.op in ("cast", "call") else children(x)):
+        for operand in reversed(() if x.op in ("cast", "call") else x.operands):
             self.value(operand)  # C++ evaluates arguments from the last to the first
         if x.op in ("add", "sub", "mul", "div") and not self._is_tensor(self.value(x.args[1])):
             left, number = map(self.value, x.args)
