@@ -62,7 +62,7 @@ def below(
 def overriding_arguments(args: tuple[Any, ...], kwargs: dict[Any, Any]) -> list[Any]:
     """Return an argument of each class that overrides operators, subclasses before their bases; [] while that is disabled."""
     found: list[Any] = []
-    if _disabled.depth:
+    if _disabled.depth or not _REGISTERED:
         return found
     classes: list[type] = []
     for value in _flat((*args, *kwargs.values())):

@@ -491,10 +491,17 @@ def copy_of_array(array: np.ndarray[Any, Any], d: dtype) -> Tensor:
 
 def tensors_in(tree: Any) -> list[Tensor]:
     """Return all tensors in nested lists, tuples and dicts, in their order."""
-    if isinstance(tree, Tensor):
-        return [tree]
     if isinstance(tree, dict):
-        tree = list(tree.values())
-    if not isinstance(tree, (list, tuple)) or isinstance(tree, Size):
-        return []
-    return [t for part in tree if isinstance(part, (Tensor, list, tuple, dict)) for t in tensors_in(part)]
+        tree = tree.values()
+    elif type(tree) is not tuple and not isinstance(tree, (list, tuple)):
+        return [tree] if isinstance(tree, Tensor) else []
+    found: list[Tensor] = []
+    for part in tree:
+        if type(part) is Tensor:
+            found.append(part)
+        elif type(part) not in _PLAIN:
+            found += tensors_in(part)
+    return found
+
+
+_PLAIN = frozenset((Size, int, float, bool, str, type(None)))  # parts that need not be looked into

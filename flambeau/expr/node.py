@@ -5,7 +5,7 @@ Nodes are interned, so structural equality is identity and `==` is free to mean 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from operator import is_
 from typing import Any
 
@@ -213,20 +213,20 @@ def binary(op: str, a: Any, b: Any) -> Expr:
     return _make(op, (a, b))
 
 
-def walk(roots: tuple[Expr, ...]) -> Iterator[Expr]:
-    """Yield every node once, operands before users. Iterative: formulas may be deep after fusion."""
-    done: set[Expr] = set()
+def walk(roots: tuple[Expr, ...]) -> list[Expr]:
+    """Return every node once, operands before users. Iterative: formulas may be deep after fusion."""
+    done: dict[Expr, None] = {}
     stack = list(roots[::-1])
     while stack:
         x = stack[-1]
-        waiting = [o for o in x.operands if o not in done]
-        if waiting:
-            stack += waiting[::-1]
-            continue
-        stack.pop()
         if x not in done:
-            done.add(x)
-            yield x
+            for operand in x.operands[::-1]:
+                if operand not in done:
+                    stack += (operand,)
+        if stack[-1] is x:
+            del stack[-1]
+            done[x] = None
+    return list(done)
 
 
 def rebuild(x: Expr, operands: list[Expr]) -> Expr:

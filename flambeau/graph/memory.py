@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -19,6 +20,9 @@ class Ref(NamedTuple):
         return f"%{self.buffer}" + (f"+{self.offset}" if self.offset else "")
 
 
+make_ref: Callable[[tuple[int, int]], Ref] = functools.partial(tuple.__new__, Ref)  # runs no Python code
+
+
 @record
 class Buffer:
     """Memory that a recorded function uses. `source` says whose it is: "new" (made by the function), "state" (a tensor the function
@@ -30,6 +34,9 @@ class Buffer:
     source: Any = "new"
     storage: Any = None  # of a tensor that existed before
     dtype: Any = None  # and its dtype, where that is known
+
+
+_LEAVES = frozenset((int, float, bool, str, type(None)))  # of structures: nothing is in them
 
 
 class Memory:
@@ -69,7 +76,7 @@ class Memory:
             return None
         start = self.starts[place - 1]
         held = self.at[start]
-        return Ref(held.index, address - start) if address < start + (held.size or 1) else None
+        return make_ref((held.index, address - start)) if address < start + (held.size or 1) else None
 
 
 def instances(value: Any, kind: type) -> list[Any]:
@@ -85,13 +92,12 @@ def instances(value: Any, kind: type) -> list[Any]:
 
 def mapped(value: Any, kind: type, change: Callable[[Any], Any]) -> Any:
     """Return a structure of tuples, lists and dicts with every instance of `kind` replaced by `change` of it."""
+    if type(value) is tuple:
+        return tuple([v if type(v) in _LEAVES else mapped(v, kind, change) for v in value])
     if isinstance(value, kind):
         return change(value)
-    within = (kind, tuple, list, dict)  # no call for other leaves
-    if type(value) is tuple:
-        return tuple([mapped(v, kind, change) if isinstance(v, within) else v for v in value])
     if isinstance(value, list):  # those of a graph's arguments are of a class of their own
-        return [mapped(v, kind, change) if isinstance(v, within) else v for v in value]
+        return [v if type(v) in _LEAVES else mapped(v, kind, change) for v in value]
     if type(value) is dict:
         return {k: mapped(v, kind, change) for k, v in value.items()}
     return value

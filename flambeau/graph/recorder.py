@@ -18,6 +18,7 @@ from ..core.overrides import overriding_arguments
 from ..core.records import replace
 from ..core.sharded import SpreadTensor
 from ..core.size import make_size
+from ..core.sparse import SparseTensor
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, tensors_in
 from ..core.user_frames import user_frame
@@ -96,7 +97,7 @@ class Writer(modes.Mode):
     # -- tensors ----------------------------------------------------------------------------------------------------
     def plain(self, t: Tensor) -> bool:
         """Return whether a tensor is dense and has storage of its own on a device that is recorded."""
-        in_memory = not t.is_sparse and not isinstance(t, HeldTensor) and hasattr(t, "_storage")
+        in_memory = type(t) is Tensor or (not isinstance(t, (HeldTensor, SparseTensor)) and hasattr(t, "_storage"))
         return in_memory and (t.device is cpu or not self.only_host)
 
     def find(self, address: int) -> Ref | None:
@@ -201,10 +202,10 @@ class Recorder(Writer):
         if overriding_arguments(args, kwargs):
             self.refuse("an argument's class overrides operators")
             return function(*args, **kwargs)
-        spread = next((t for t in tensors_in((args, kwargs)) if isinstance(t, SpreadTensor)), None)
-        if spread is not None:  # the calls made instead, on this rank's parts, are recorded
+        spread = [t for t in tensors_in((args, kwargs)) if type(t) is not Tensor and isinstance(t, SpreadTensor)]
+        if spread:  # the calls made instead, on this rank's parts, are recorded
             with self:
-                return spread._call_spread(function, args, kwargs)
+                return spread[0]._call_spread(function, args, kwargs)
         result = self.settled(self._made, op, function, args, kwargs)
         if self.views is not None and (op.kind == "view" or (op.has_parts and not modes.staying())):
             self.views.note(function, args, kwargs, result)

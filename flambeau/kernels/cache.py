@@ -7,6 +7,7 @@ again. Writing is atomic, so that processes can share the directory.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import importlib
 import os
@@ -29,9 +30,12 @@ def directory() -> Path:
     """Return the folder in which kernels are kept: FLAMBEAU_CACHE_DIR, else flambeau/ in the user's cache directory."""
     override = os.environ.get("FLAMBEAU_CACHE_DIR")
     if override:
-        return Path(override)
+        return _path(override)
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "flambeau"
+    return _path(os.path.join(base, "flambeau"))
+
+
+_path = functools.cache(Path)  # making one takes as long as reading a kernel
 
 
 def digest(*parts: str) -> str:
@@ -50,8 +54,8 @@ def read(name: str, suffix: str = KERNEL) -> bytes | None:
         return None
     try:
         # Opening a pipe without O_NONBLOCK would wait for somebody to write to it.
-        handle = os.open(folder / (name + suffix), os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-        with open(handle, "rb") as file:
+        handle = os.open(os.path.join(folder, name + suffix), os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        with open(handle, "rb", buffering=0) as file:
             status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode) or distrust(status):
                 return None

@@ -12,6 +12,7 @@ Otherwise:           kernel(geometry, outputs..., inputs...), where geometry is 
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +54,7 @@ _CHEAP = frozenset(
 )
 
 
+@functools.cache
 def formula_text(roots: tuple[Expr, ...]) -> str:
     """Return a text that determines the formulas, linear in their size even when subexpressions are shared."""
     number: dict[int, int] = {}

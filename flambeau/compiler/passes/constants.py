@@ -48,8 +48,8 @@ def _is_constant(step: object, found: set[int]) -> bool:
         and step.plan is None
         and step.written is not None
         and not any(type(a) is Number for a in step.arguments)
+        and bool(step.refs())
         and all(r.buffer in found for r in step.refs())
-        and any(True for _ in step.refs())
     )
 
 

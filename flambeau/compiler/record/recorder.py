@@ -272,7 +272,7 @@ class StepRecorder(Recorder):
 
     def find(self, address: int) -> Ref | None:
         """Return the place at an address that a step is about to use, pinning a gradient that is stored there."""
-        place = super().find(address)
+        place = self.memory.find(address)
         if place is not None and place.buffer in self.loose.known and not self.loose.pin(place.buffer):
             return None  # other data is stored there now
         return place

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ...backends import compiled
@@ -86,8 +86,8 @@ class Launch:
     lane: tuple[int, int] | None = None
     call: operators.Call | None = None  # of the operator that it is a part of
 
-    def refs(self) -> Iterator[Ref]:
-        return (a for a in self.arguments if type(a) is Ref)
+    def refs(self) -> list[Ref]:
+        return [a for a in self.arguments if type(a) is Ref]
 
     def exchanged(self, old: int, new: int) -> Launch:
         """Return the step with buffer `old` replaced by `new`."""
@@ -119,7 +119,7 @@ class Launch:
         """Return the references that the step may read, those that it writes included unless they are known to be results only."""
         known = self.written
         if known is None or not self.is_formula:
-            return list(self.refs())
+            return self.refs()
         return [a for i, a in enumerate(self.arguments) if type(a) is Ref and i not in known]
 
     @property
@@ -169,8 +169,8 @@ class Test:
     error: Exception | None = None  # where it does not depend on values
     call: operators.Call | None = None
 
-    def refs(self) -> Iterator[Ref]:
-        return iter((self.place,))
+    def refs(self) -> list[Ref]:
+        return [self.place]
 
 
 @record
@@ -195,9 +195,9 @@ class Call:
         """Return the kind of message that the step exchanges with other processes, or an empty string (see `Op.sends`)."""
         return "" if self.call is None else self.call.op.sends
 
-    def refs(self) -> Iterator[Ref]:
+    def refs(self) -> list[Ref]:
         found = [Ref(v.buffer, v.start) for v in instances((self.arguments, self.keywords), Value)]
-        return iter([*found, *(Ref(b, 0) for b in self.makes)])
+        return [*found, *(Ref(b, 0) for b in self.makes)]
 
 
 class Update(NamedTuple):

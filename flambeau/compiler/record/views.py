@@ -67,11 +67,10 @@ class Views:
         if not isinstance(t, Tensor):
             return
         of = id(t) if id(t) in self.roots else self._place(t)
-        parts = parts_of(result)
         if of is None or any(isinstance(p, Tensor) for p in parts_of([args[1:], *keywords.values()])):
             return
         call = ViewCall(of, function, args[1:], keywords)
-        for i, v in enumerate(parts):
+        for i, v in enumerate(parts_of(result)):
             if isinstance(v, Tensor) and v is not t and v._storage is t._storage:
                 self._known[id(v)] = weakref.ref(v), call, i, _geometry(v)
 

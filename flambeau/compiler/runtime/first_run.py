@@ -258,7 +258,7 @@ def outside(program: Program | Undo, index: int, tensors: list[Tensor]) -> list[
 
 def changed_by(step: Any) -> list[Any]:
     """Return the places that a step may write to."""
-    return step.writes() if isinstance(step, Launch) else list(step.refs())
+    return step.writes() if isinstance(step, Launch) else step.refs()
 
 
 def extent(t: Tensor) -> int:

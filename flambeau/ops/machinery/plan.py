@@ -233,7 +233,7 @@ def kernel(
     strides = [o.strides for o in outputs] + [s for _, s in inputs if s is not None]
     sizes: tuple[int, ...]
     planned: tuple[tuple[int, ...], ...] = ()
-    if first.contig and all(s == first.strides for s in strides):  # the common case: one dense row
+    if first.contig and strides.count(first.strides) == len(strides):  # the common case: one dense row
         rank, sizes, pointer_kinds = 1, (first.nbytes // first.dtype.itemsize,), "c" * len(strides)
     else:
         rank, sizes, planned, pointer_kinds = geometry.plan(first.shape, strides)
@@ -241,10 +241,10 @@ def kernel(
     kinds = pointer_kinds[: len(outputs)]
     for d, s in inputs:
         kinds += next(pointers) if s is not None else passing(d)
-    out_dtypes = tuple(o.dtype for o in outputs)
+    in_dtypes, out_dtypes = tuple([d for d, _ in inputs]), tuple([o.dtype for o in outputs])
     where = outputs[0].device
-    brief = sum(o.nbytes for o in outputs) < _BRIEF
-    fn = map_kernel(roots, tuple(d for d, _ in inputs), out_dtypes, kinds, rank, where, brief)
+    brief = sum([o.nbytes for o in outputs]) < _BRIEF
+    fn = map_kernel(roots, in_dtypes, out_dtypes, kinds, rank, where, brief)
     argument: Any = sizes[0]
     if rank > 1 or "s" in kinds:
         argument = array("q", [*sizes, *(s for operand in planned for s in operand)]).tobytes()

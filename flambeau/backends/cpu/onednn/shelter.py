@@ -31,9 +31,13 @@ def shelter_pool() -> None:
 
 @functools.cache
 def _native() -> Any:
+    return jit.support_function(_pool, signature="i", brief=False)
+
+
+def _pool() -> Function:
     f = Function("define void @shelter_pool(i32 %count)")
     f.call("void", "@GOMP_parallel", f"ptr {f.bring(_member())}", "ptr null", "i32 %count", "i32 0")
-    return jit.support_function(f, signature="i", brief=False)
+    return f
 
 
 def _member() -> Function:
