@@ -36,7 +36,7 @@ from .storage import UntypedStorage
 from .user_frames import user_frame
 
 _new_object = object.__new__
-
+_PLAIN = frozenset((Size, int, float, bool, str, type(None)))  # parts of structures that need not be looked into
 _STRIDES: dict[tuple[Any, ...], tuple[int, ...]] = {}
 
 
@@ -491,17 +491,8 @@ def copy_of_array(array: np.ndarray[Any, Any], d: dtype) -> Tensor:
 
 def tensors_in(tree: Any) -> list[Tensor]:
     """Return all tensors in nested lists, tuples and dicts, in their order."""
-    if isinstance(tree, dict):
-        tree = tree.values()
-    elif type(tree) is not tuple and not isinstance(tree, (list, tuple)):
-        return [tree] if isinstance(tree, Tensor) else []
-    found: list[Tensor] = []
-    for part in tree:
-        if type(part) is Tensor:
-            found.append(part)
-        elif type(part) not in _PLAIN:
-            found += tensors_in(part)
-    return found
-
-
-_PLAIN = frozenset((Size, int, float, bool, str, type(None)))  # parts that need not be looked into
+    if type(tree) is not tuple and isinstance(tree, Tensor):
+        return [tree]
+    parts = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, (tuple, list)) else ()
+    inner = [part for part in parts if type(part) not in _PLAIN]
+    return [t for part in inner for t in ((part,) if type(part) is Tensor else tensors_in(part))]
