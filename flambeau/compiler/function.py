@@ -28,7 +28,7 @@ from ..core.locks import new_lock
 from ..core.overrides import only_for_subclasses
 from ..core.tensor import Tensor, tensors_in
 from ..nn.modules import module as module_room
-from .known_function import DEEPEST, KnownFunction, Unfit, Unsplit, available, counters, splitting
+from .known_function import DEEPEST, Busy, KnownFunction, Unfit, Unsplit, available, counters, splitting
 from .record.histories import attached, cut, take_histories
 from .record.operator_call import Failed, OtherLayout, Stale, holds_numbers
 from .record.preparation import Changes, Prepared
@@ -425,7 +425,7 @@ class CompiledFunction(KnownFunction):
         """Return the result of `_watched`, or the reason why the function was not run: an empty string while another thread is recording."""
         try:
             return self._watched(*given)
-        except _Busy:
+        except Busy:
             return ""
         except _NotPrepared as problem:
             return str(problem)
@@ -448,7 +448,7 @@ class CompiledFunction(KnownFunction):
             begin(recorder, prepared)
         reads = any(kept.outdated for kept in casts.cache.values())
         if reads or not self.observer.sees() or not _one_at_a_time.acquire(blocking=False):
-            raise _Busy
+            raise Busy
         cache, result = casts.cache, None
         try:
             recording.on, casts.cache, seed = True, {}, default_generator.state_bytes()
@@ -467,13 +467,11 @@ class CompiledFunction(KnownFunction):
             take_histories(given, table, recorder.problems, result)
         if settings_key() != key[1]:
             recorder.problems.append("it changes settings")
-        if default_generator not in recorder.graph.draws and default_generator.state_bytes() != seed:
+        # what other threads draw meanwhile is not the function's
+        mine = default_generator.user == threading.get_ident() and default_generator not in recorder.graph.draws
+        if mine and default_generator.state_bytes() != seed:
             recorder.problems.append("it changes the state of the random number generator")
         return prepared, table, result
-
-
-class _Busy(Exception):
-    """Raised when another thread is recording, or this call reads copies of parameters, made by autocast, that are outdated."""
 
 
 class _NotPrepared(NotRecordable):

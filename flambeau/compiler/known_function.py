@@ -29,6 +29,10 @@ _VALUES = 4  # values of a number among the arguments, after which the function 
 available = jit.available() and native_call.supported()
 
 
+class Busy(Exception):
+    """Raised when another thread is recording, or this call reads copies of parameters, made by autocast, that are outdated."""
+
+
 class Unfit:
     """Arguments for which the function runs eagerly, and the reason."""
 

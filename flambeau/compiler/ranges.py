@@ -20,6 +20,7 @@ from ..core.device import cpu
 from ..core.size import make_size
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, contiguous_strides, is_contiguous_layout, new_tensor
+from .known_function import Busy
 from .record.comparison import TensorPrint
 from .record.polynomials import Function, fitted
 from .record.recorder import NotRecordable, StepRecorder
@@ -228,6 +229,8 @@ class Ranges:
             if why:
                 raise NotRecordable(why)
             made = _over(call, line, t, {}) if old is None else self._extended(call, old, t)
+        except Busy:  # for now
+            return None
         except (NotRecordable, Unreachable) as problem:
             self._note(str(problem), t)
             return None
@@ -399,11 +402,11 @@ class DryCall:
                 prepared, _, result = self.known._watched(
                     recorder, self.reach, given, self.key, args, kwargs, self.known.function
                 )
-            except NotRecordable:
+            except (NotRecordable, Busy):
                 raise
             except NewCode as problem:
                 raise (OtherSize if problem.raises else NotRecordable)(str(problem)) from None
-            except Exception as problem:  # of sizes that the function does not take, or another thread records
+            except Exception as problem:  # of sizes that the function does not take
                 kind = OtherSize if isinstance(problem, _REFUSALS) else NotRecordable
                 raise kind(f"{type(problem).__name__} with another size: {problem}") from None
             recorded = prepared.finish(result)
@@ -432,7 +435,7 @@ def refuse_constants(call: DryCall) -> None:
             call.at(line, t)
         except OtherSize as problem:
             why = str(problem)
-        except NotRecordable:
+        except (NotRecordable, Busy):
             return
         else:
             return

@@ -11,6 +11,7 @@ import ctypes
 import os
 import struct
 import sys
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -50,9 +51,10 @@ class Generator:
 
     __slots__ = (
         "__weakref__", "_device", "_engine", "_kept_float", "_native", "_seed", "_seeder", "_untouched",
-        "kept_normal", "lock",
+        "kept_normal", "lock", "user",
     )  # fmt: skip
 
+    user: int  # the thread that has drawn last
     kept_normal: float | None  # second value of a Box-Muller pair, waiting for the next call
 
     def __new__(cls, device: Any = "cpu") -> Any:
@@ -72,6 +74,7 @@ class Generator:
             raise RuntimeError(f"Generator is implemented for device type cpu, but got {self._device}")
         self._device = Device("cpu")
         self._engine: np.random.MT19937 | None = None
+        self.user = 0
         self._native: tuple[Tensor, Tensor, Tensor, np.ndarray[Any, Any]] | None = None
         # Guards sequences of draws that must not interleave; single bulk draws are atomic in NumPy.
         self.lock = new_lock(GENERATOR)
@@ -139,7 +142,7 @@ class Generator:
     def raw(self, n: int) -> np.ndarray[Any, Any]:
         """Return the next `n` 32-bit numbers, each in a uint64 (as the engine delivers them, without a copy)."""
         if n:
-            self._untouched = False
+            self._untouched, self.user = False, get_ident()
         return self._bits.random_raw(n)
 
     def random32(self, n: int) -> np.ndarray[Any, Any]:
@@ -156,7 +159,7 @@ class Generator:
     def skip(self, n: int) -> None:
         """Skip `n` 32-bit numbers."""
         if n:
-            self._untouched = False
+            self._untouched, self.user = False, get_ident()
             self._bits.random_raw(n, output=False)
 
     def native(self) -> tuple[Tensor, Tensor, Tensor, np.ndarray[Any, Any]]:
@@ -171,7 +174,7 @@ class Generator:
                 raise RuntimeError(f"NumPy {np.__version__} keeps its MT19937 engine in an unknown layout")
             kept = np.zeros(2)
             self._native = engine, empty((SCRATCH_WORDS,), uint32), from_array(kept), kept
-        self._untouched = False
+        self._untouched, self.user = False, get_ident()
         return self._native
 
     # -- state ------------------------------------------------------------------------------------------------------

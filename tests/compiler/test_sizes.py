@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
+import threading
+import time
 from contextlib import nullcontext
 
 import pytest
@@ -282,6 +284,26 @@ def test_memory_does_not_grow_with_the_number_of_sizes():
     behind = compiled._compiled
     assert len(behind.recordings()) <= 3 and len(behind.found) <= 3, flambeau.compiler.show(compiled)
     assert not behind.reasons
+
+
+def test_what_another_thread_draws_is_no_effect_of_the_function():
+    compiled, done = flambeau.compile(lambda x: (x @ x.T).softmax(-1) @ x), threading.Event()
+
+    def draw():
+        while not done.is_set():
+            flambeau.randn(4)
+            time.sleep(0.0001)
+
+    other = threading.Thread(target=draw)
+    other.start()
+    try:
+        for n in range(2, 30):
+            compiled(flambeau.ones(n, 4))
+    finally:
+        done.set()
+        other.join()
+    behind = compiled._compiled
+    assert not behind.reasons and len(behind.recordings()) <= 3, compiled.explain()
 
 
 def test_errors_tell_of_the_call_that_has_them():

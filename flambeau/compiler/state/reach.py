@@ -30,7 +30,7 @@ from ...core.graph import Node
 from ...core.locks import new_lock
 from ...core.sharded import SpreadTensor
 from ...core.tensor import Tensor
-from ...nn import functional
+from ...nn import functional, init
 from ...nn.modules.module import Module
 from ...nn.parameter import Parameter
 from ...ops.machinery.record import Op
@@ -60,7 +60,9 @@ _PLAIN = (dtype, device, Generator, Node, _LOCK)
 
 
 # Namespaces that programs patch with functions of their own, which this library calls, too.
-_PATCHED: dict[str, Any] = {"Tensor": gc.get_referents(Tensor.__dict__)[0], "nn.functional": vars(functional)}
+_PATCHED: dict[str, Any] = {
+    "Tensor": gc.get_referents(Tensor.__dict__)[0], "nn.functional": vars(functional), "nn.init": vars(init)
+}  # fmt: skip
 
 
 class Reach(Findings):
