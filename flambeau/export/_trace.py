@@ -384,7 +384,7 @@ def trace(
             raise Unsupported(text or "the program does something else for other sizes")
         traces.append(found)
         runs.append(values)
-    Merger(traces, runs, sizes).merge()
+    Merger(traces, runs, sizes, lambda values: _run_with(module, args, kwargs, sizes, values)).merge()
     return first, sizes
 
 

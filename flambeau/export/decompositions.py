@@ -213,8 +213,8 @@ def decomposed_program(program: ExportedProgram, table: dict[Any, Callable] | No
     runs += [other_sizes(sizes, number) for number in range(1, EXAMPLES)] if sizes.symbols else []
     with fork_rng():
         found = [_run_functionally(program, entries, sizes, run) for run in runs]
-    if sizes.symbols:
-        Merger(found, runs, sizes).merge()
+        if sizes.symbols:
+            Merger(found, runs, sizes, lambda run: _run_functionally(program, entries, sizes, run)).merge()
     return ExportedProgram(
         found[0].branches,
         found[0].graph,

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import ast
+import math
 from typing import Any
 
-from .symbols import Expression, Symbol
+from .symbols import Expression, Product, Symbol
 
 
 def written(value: Expression) -> str:
     """Format an expression as text."""
+    if isinstance(value, Product):
+        factors = [f"Integer({value.times})"] if value.times != 1 else []
+        factors += map(written, value.factors)
+        return factors[0] if len(factors) == 1 else f"Mul({', '.join(factors)})"
     pieces = [
         _product(term, factor)
         for term, factor in sorted(value.terms.items(), key=lambda item: [s.name for s in item[0]])
@@ -48,15 +53,23 @@ def _read(tree: ast.AST, hint: int, symbols: dict[str, Symbol]) -> Any:
     if any(part is None for part in parts) or not parts:
         return None
     if name == "Add":
-        return sum(parts[1:], parts[0])
+        try:
+            return sum(parts[1:], parts[0])
+        except NotImplementedError:
+            return None
     if name == "Mul":
         return _multiplied(parts)
-    if name == "FloorDiv" and len(parts) == 2 and parts[1].is_constant:
-        return Expression(parts[0].terms, parts[1].terms.get((), 1))
+    if name == "FloorDiv" and len(parts) == 2 and parts[1].is_constant and not isinstance(parts[0], Product):
+        return Expression(parts[0].terms, parts[0].divisor * parts[1].terms.get((), 1))
     return None
 
 
 def _multiplied(parts: list[Expression]) -> Expression:
+    if any(part.divisor != 1 or isinstance(part, Product) for part in parts):
+        constants = [part for part in parts if part.is_constant]
+        factors = [f for p in parts if not p.is_constant for f in getattr(p, "factors", (p,))]
+        times = math.prod(getattr(p, "times", 1) for p in parts)
+        return Product(factors, times * math.prod(part.hint for part in constants))
     found: dict[tuple[Symbol, ...], int] = {(): 1}
     for part in parts:
         found = {tuple(sorted((*a, *b))): x * y for a, x in found.items() for b, y in part.terms.items()}

@@ -12,7 +12,7 @@ from ..core.tensor import Tensor
 from ..fx.node import Node
 from .dynamic_shapes import Sizes
 from .graph_signature import InputKind, SymIntArgument
-from .symbols import Expression, Symbol, fitted
+from .symbols import Expression, Product, Symbol, factored, fitted
 
 _BUMPS = (0, 3, 7, 12, 22)
 EXAMPLES = len(_BUMPS)  # how many runs a program with sizes that may change takes
@@ -46,24 +46,48 @@ def _is_whole(t: Tensor) -> bool:
     return all(isinstance(n, (int, float)) and float(n).is_integer() for n in t.flatten().tolist())
 
 
-class Merger:
-    """Compares the graphs of several runs and replaces what differs by expressions of the sizes."""
+class _Ambiguous(Exception):
+    """Raised when several expressions fit the numbers of all runs, with the sizes of a run that tells them apart."""
 
-    def __init__(self, traces: list[Any], runs: list[dict[Symbol, int]], sizes: Sizes) -> None:
-        self.traces, self.runs, self.sizes = traces, runs, sizes
+    def __init__(self, run: dict[Symbol, int]) -> None:
+        super().__init__()
+        self.run = run
+
+
+_FAR = 128  # how far from the example's a size that tells expressions apart may be
+
+
+class Merger:
+    """Compares the graphs of several runs and replaces what differs by expressions of the sizes; `again` makes another run."""
+
+    def __init__(
+        self, traces: list[Any], runs: list[dict[Symbol, int]], sizes: Sizes, again: Callable[[dict], Any]
+    ) -> None:
+        self.traces, self.runs, self.sizes, self.again = traces, runs, sizes, again
+        self.failed: list[dict[Symbol, int]] = []  # runs that the program does not do
         self.graph = traces[0].graph
         self.nodes: dict[Expression, Node] = {}
 
     def merge(self) -> None:
+        while True:
+            try:
+                return self._merge()
+            except _Ambiguous as more:
+                try:
+                    found = self.again(more.run)
+                except Exception:  # whatever it is: another size may do
+                    self.failed.append(more.run)
+                    continue
+                self.traces.append(found)
+                self.runs.append(more.run)
+
+    def _merge(self) -> None:
         rows = [list(t.graph.nodes) for t in self.traces]
         if len({len(row) for row in rows}) != 1:
             raise Unsupported("the program does something else for other sizes: its graph has another length")
         for nodes in zip(*rows):
             if len({(n.op, n.target if n.op == "call_function" else n.name) for n in nodes}) != 1:
                 raise Unsupported(f"the program does something else for other sizes, from {nodes[0].format_node()} on")
-        for name, branch in self.traces[0].pieces.items():
-            _BranchMerger([t.pieces[name] for t in self.traces], self.runs, self.sizes).merge()
-            branch.recompile()
         changes: list[tuple[Node, tuple, dict]] = []
         for nodes in zip(*rows):
             self._shapes(list(nodes))
@@ -71,6 +95,10 @@ class Merger:
                 args = self._merged([n.args for n in nodes], nodes[0])
                 kwargs = self._merged([n.kwargs for n in nodes], nodes[0])
                 changes.append((nodes[0], args, kwargs))
+        self._merged([row[-1].args for row in rows], rows[0][-1])
+        for name, branch in self.traces[0].pieces.items():
+            _BranchMerger([t.pieces[name] for t in self.traces], self)._merge()
+            branch.recompile()
         for node, args, kwargs in changes:
             node.args, node.kwargs = self._computed(args, node), self._computed(kwargs, node)
         for row in zip(*(getattr(trace, "lifted", ()) for trace in self.traces)):
@@ -126,12 +154,27 @@ class Merger:
             nodes[0].meta["strides"] = [self._expression([v.stride(d) for v in values], nodes[0]) for d in dims]
 
     def _expression(self, numbers: list[int], node: Node) -> Any:
-        found = fitted(numbers, self.runs, self.sizes.symbols)
+        fit = fitted(numbers, self.runs, self.sizes.symbols)
+        found = self._told_apart(fit) if len(fit) > 1 else fit[0] if fit else None
+        if found is None:  # a stride, or dimensions put together
+            near = [size for n in (node, *node.all_input_nodes) for size in n.meta.get("sizes", ())]
+            found = factored(numbers, self.runs, (size for size in near if isinstance(size, Expression)))
         if found is None:
             raise Unsupported(
                 f"a size at {node.format_node()} depends on the sizes of the inputs in a way that is not known: {numbers}"
             )
         return found.terms.get((), 0) if found.is_constant else found
+
+    def _told_apart(self, fit: list[Expression]) -> Expression:
+        """Return one of several expressions if they are equal for all sizes that can be tried; else ask for another run."""
+        (symbol,) = fit[0].symbols
+        low, high = self.sizes.ranges[symbol]
+        above, below = range(symbol.hint + 1, symbol.hint + _FAR), range(symbol.hint - 1, max(low, 2) - 1, -1)
+        for size in (*above, *below):
+            run = {**self.runs[0], symbol: size}
+            if (high is None or size <= high) and run not in self.failed and len({f.value(run) for f in fit}) > 1:
+                raise _Ambiguous(run)
+        return fit[0]
 
     def _merged(self, values: list[Any], node: Node) -> Any:
         first = values[0]
@@ -174,6 +217,11 @@ class Merger:
             ((term, _),) = wanted.terms.items()
             if len(term) == 1:
                 return self._symbol(term[0])
+        if isinstance(wanted, Product):
+            made: Any = None
+            for one in map(self._node, wanted.factors):
+                made = one if made is None else self._add(operator.mul, (made, one), self._of(made, one))
+            return made if wanted.times == 1 else self._add(operator.mul, (made, wanted.times), wanted)
         if wanted.divisor != 1:
             inner = self._node(Expression(wanted.terms))
             return self._add(operator.floordiv, (inner, wanted.divisor), wanted)
@@ -182,6 +230,10 @@ class Merger:
             piece = self._product(term, factor)
             total = piece if total is None else self._sum(total, piece, wanted)
         return total
+
+    def _of(self, *nodes: Node) -> Product:
+        """Return the product of the expressions that nodes compute."""
+        return Product(f for n in nodes for f in getattr(n.meta["symbolic"], "factors", (n.meta["symbolic"],)))
 
     def _sum(self, left: Any, right: Any, wanted: Expression) -> Node:
         return self._add(operator.add, (left, right), wanted)
@@ -228,10 +280,11 @@ class Merger:
 class _BranchMerger(Merger):
     """Compares the graphs of a branch of a conditional, whose sizes are those of its operands."""
 
-    def __init__(self, traces: list[Any], runs: list[dict[Symbol, int]], sizes: Sizes) -> None:
+    def __init__(self, traces: list[Any], outer: Merger) -> None:
         for branch in traces:
             branch.pieces = {n: c for n, c in branch.named_children() if n.partition("_graph_")[0] in ("true", "false")}
-        super().__init__(traces, runs, sizes)
+        super().__init__(traces, outer.runs, outer.sizes, outer.again)
+        self.failed = outer.failed
 
     def _merge_outputs(self, nodes: list[Node]) -> None:
         """Do nothing: a branch returns tensors only."""

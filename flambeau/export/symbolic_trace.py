@@ -45,19 +45,24 @@ def symbolic(f: Callable, make: Callable[[], Callable[..., GraphModule]], *args:
     """Return the graph of `f`; `make()` returns the function that records it for given arguments."""
     leaves, shape = pytree.tree_flatten(args)
     sizes = _symbols([f"arg{i}" for i in range(len(leaves))], leaves)
-    runs: list[dict[Symbol, int]] = [{s: s.hint for s in sizes.symbols}]
-    modules = [make()(*args)]
-    for number in range(1, EXAMPLES if sizes.symbols else 1):
-        values = other_sizes(sizes, number)
+    first = make()(*args)
+    if not sizes.symbols:
+        return first
+
+    def run(values: dict[Symbol, int]) -> GraphModule:
         changed = with_sizes(leaves, sizes, values)
         for place in sizes.of_leaf:
             if leaves[place].requires_grad:
                 changed[place].requires_grad_()
-        modules.append(make()(*pytree.tree_unflatten(changed, shape)))
-        runs.append(values)
-    if sizes.symbols:
-        branches = [{n: c for n, c in m.named_children() if isinstance(c, GraphModule)} for m in modules]
-        traces = [SimpleNamespace(graph=m.graph, pieces=b) for m, b in zip(modules, branches)]
-        _Merger(traces, runs, sizes).merge()
-        modules[0].recompile()
-    return modules[0]
+        return make()(*pytree.tree_unflatten(changed, shape))
+
+    runs = [{s: s.hint for s in sizes.symbols}, *(other_sizes(sizes, number) for number in range(1, EXAMPLES))]
+    traces = [_traced(first), *(_traced(run(values)) for values in runs[1:])]
+    _Merger(traces, runs, sizes, lambda values: _traced(run(values))).merge()
+    first.recompile()
+    return first
+
+
+def _traced(module: GraphModule) -> SimpleNamespace:
+    branches = {n: c for n, c in module.named_children() if isinstance(c, GraphModule)}
+    return SimpleNamespace(graph=module.graph, pieces=branches)

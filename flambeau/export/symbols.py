@@ -58,12 +58,17 @@ class Expression:
 
     def __add__(self, other: int | Expression) -> Expression:
         more = other if isinstance(other, Expression) else Expression(other)
-        found = dict(self.terms)
-        for term, factor in more.terms.items():
-            found[term] = found.get(term, 0) + factor
-        return Expression(found)
+        whole, rest = (more, self) if self.divisor == 1 else (self, more)
+        if rest.divisor != 1 or isinstance(whole, Product) or isinstance(rest, Product):
+            raise NotImplementedError(f"a sum of expressions that are rounded down: {self} + {more}")
+        found = dict(whole.terms)
+        for term, factor in rest.terms.items():
+            found[term] = found.get(term, 0) + factor * whole.divisor
+        return Expression(found, whole.divisor)
 
     def __mul__(self, other: int) -> Expression:
+        if self.divisor != 1:
+            return Product([self], other)
         return Expression({term: factor * other for term, factor in self.terms.items()})
 
     def __eq__(self, other: Any) -> bool:
@@ -90,6 +95,36 @@ class Expression:
     __repr__ = __str__
 
 
+class Product(Expression):
+    """A product of expressions, some of which are rounded down, and a whole number."""
+
+    def __init__(self, factors: Iterable[Expression], times: int = 1) -> None:
+        super().__init__(0)
+        self.factors, self.times = tuple(sorted(factors, key=str)), times
+
+    @property
+    def symbols(self) -> list[Symbol]:
+        return sorted({symbol for factor in self.factors for symbol in factor.symbols})
+
+    def value(self, sizes: Mapping[Symbol, int]) -> int:
+        return self.times * math.prod(factor.value(sizes) for factor in self.factors)
+
+    def __mul__(self, other: int) -> Expression:
+        return Product(self.factors, self.times * other)
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, Product) and (self.factors, self.times) == (other.factors, other.times)
+
+    def __hash__(self) -> int:
+        return hash((self.factors, self.times))
+
+    def __str__(self) -> str:
+        texts = [str(f) if len(f.terms) < 2 or f.divisor != 1 else f"({f})" for f in self.factors]
+        return "*".join(texts if self.times == 1 else [str(self.times), *texts])
+
+    __repr__ = __str__
+
+
 def _shapes_of(symbols: list[Symbol]) -> Iterator[list[Term]]:
     """Yield sets of products to try, simple ones first."""
     singles: list[Term] = [(s,) for s in symbols]
@@ -102,21 +137,36 @@ def _shapes_of(symbols: list[Symbol]) -> Iterator[list[Term]]:
         yield singles
 
 
-def fitted(numbers: list[int], runs: list[dict[Symbol, int]], symbols: Iterable[Symbol]) -> Expression | None:
-    """Return a simple expression with these values for these sizes, or None."""
+def fitted(numbers: list[int], runs: list[dict[Symbol, int]], symbols: Iterable[Symbol]) -> list[Expression]:
+    """Return the simple expressions with these values for these sizes: more than one only of those that are rounded down."""
     if len(set(numbers)) == 1:
-        return Expression(numbers[0])
+        return [Expression(numbers[0])]
     known = list(symbols)
     for terms in _shapes_of(known):
         found = _solved(terms, numbers, runs)
         if found is not None:
-            return found
+            return [found]
     for symbol in known:  # rounded down: s // 2
+        fit = []
         for divisor in range(2, 65):
-            for offset in range(-divisor, divisor + 1):
-                found = Expression({(symbol,): 1, (): offset}, divisor)
-                if all(found.value(run) == number for run, number in zip(runs, numbers)):
-                    return found
+            least = max(number * divisor - run[symbol] for run, number in zip(runs, numbers))
+            most = min((number + 1) * divisor - run[symbol] for run, number in zip(runs, numbers))
+            offsets = range(max(least, -divisor), min(most, divisor + 1))
+            fit += [Expression({(symbol,): 1, (): offset}, divisor) for offset in offsets]
+        if fit:
+            return fit
+    return []
+
+
+def factored(numbers: list[int], runs: list[dict[Symbol, int]], sizes: Iterable[Expression]) -> Product | None:
+    """Return a product of some of these sizes with these values, or None."""
+    known = list(dict.fromkeys(sizes))
+    for count in (1, 2, 3):
+        for factors in itertools.combinations_with_replacement(known, count):
+            found = Product(factors)
+            parts = [divmod(number, found.value(run) or number + 1) for run, number in zip(runs, numbers)]
+            if len(set(parts)) == 1 and not parts[0][1]:
+                return Product(factors, parts[0][0])
     return None
 
 

@@ -240,6 +240,24 @@ def test_bounds_of_slices_may_change(what, dynamo):
     np.testing.assert_array_equal(run(data, x.numpy())[0], model(x).numpy())
 
 
+def test_images_of_any_size():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.c, self.n = nn.Conv2d(3, 4, 3, 2, 1), nn.BatchNorm2d(4)
+
+        def forward(self, x):
+            y = flambeau.nn.functional.max_pool2d(self.n(self.c(x)), 3, 2, 1)
+            return flambeau.nn.functional.interpolate(y, size=x.shape[-2:]) * y.shape[2]
+
+    model, sizes = Model().eval(), {i: flambeau.export.Dim(name) for i, name in ((0, "b"), (2, "h"), (3, "w"))}
+    program = flambeau.onnx.export(model, (flambeau.rand(2, 3, 32, 40),), dynamic_shapes=(sizes,), verbose=False)
+    for shape in ((1, 3, 33, 47), (3, 3, 65, 18)):
+        x = flambeau.rand(*shape)
+        found = run(program.model_proto.SerializeToString(), x.numpy())[0]
+        np.testing.assert_allclose(found, model(x).detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
 def _rows_where(y):
     y[y[:, 0] > 0] = flambeau.arange(4.0)
     return y

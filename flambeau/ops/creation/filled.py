@@ -211,8 +211,14 @@ def ones(*size: Any, out: Any = None, **options: Any) -> Tensor:
     return filled("ones", shape, 1, out, read_options("ones", options))
 
 
-aten_parts("zeros")(lambda aten, size, **options: aten.full.default(size, 0, **options))
-aten_parts("ones")(lambda aten, size, **options: aten.full.default(size, 1, **options))
+@aten_parts("zeros")
+def _(aten: Any, size: Any, *, dtype: dtype | None = None, **options: Any) -> Tensor:
+    return aten.full.default(size, 0, dtype=dtype or get_default_dtype(), **options)
+
+
+@aten_parts("ones")
+def _(aten: Any, size: Any, *, dtype: dtype | None = None, **options: Any) -> Tensor:
+    return aten.full.default(size, 1, dtype=dtype or get_default_dtype(), **options)
 
 
 def fill_number(value: Any, name: str) -> Any:
