@@ -123,12 +123,12 @@ def pad_packed_sequence(
 ) -> tuple[Tensor, Tensor]:
     """Return (padded batch, lengths): the inverse of pack_padded_sequence."""
     steps = len(sequence.batch_sizes)
-    length = steps if total_length is None else total_length
-    if length < steps:
+    if total_length is not None and total_length < steps:
         raise ValueError(
             "Expected total_length to be at least the length of the longest sequence in input, but got"
-            f" total_length={length} and max sequence length being {steps}"
+            f" total_length={total_length} and max sequence length being {steps}"
         )
+    length = -1 if total_length is None else total_length  # the number of steps would be a constant of recordings
     out, result = _pad_packed_sequence(sequence.data, sequence.batch_sizes, batch_first, padding_value, length)
     if sequence.unsorted_indices is not None:
         dim = 0 if batch_first else 1
