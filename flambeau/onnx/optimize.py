@@ -8,7 +8,6 @@ import numpy as np
 
 from .builder import Builder, OnnxGraph, OnnxNode, Value
 from .dtypes import DTYPE, array_of, dtype_of_array, tensor_of
-from .serialize import onnx_package
 from .torchlib.schemas import evaluated
 
 _LIMIT = 1 << 16  # elements: larger results are not worth a constant
@@ -26,12 +25,6 @@ def optimized(g: Builder, *, constants: bool = True, twins: bool = True, norms: 
         _fold_batch_norms(g.graph)
     if constants:
         _fold_parameters(g.graph, g.opset)
-
-
-def optimized_proto(model: Any) -> Any:
-    """Return the model with the shapes that onnx's shape inference finds; the graph passes ran while it was written."""
-
-    return onnx_package().shape_inference.infer_shapes(model)
 
 
 # Nodes that arrange elements, and those of integers, which are sizes: what engines compute from them is no surprise.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from typing import Any
 
@@ -12,7 +13,6 @@ import flambeau
 from ..core.tensor import Tensor
 from ..utils import _pytree as pytree
 from .dtypes import array_of, tensor_of
-from .optimize import optimized_proto
 from .serialize import onnx_package
 
 _EXTERNAL_FROM = 1024  # bytes: smaller tensors stay in the file itself
@@ -76,9 +76,8 @@ class ONNXProgram:
             flambeau.testing.assert_close(found, right.detach(), rtol=1e-3, atol=1e-4)
 
     def optimize(self) -> None:
-        """Optimize the graph; exports with optimize=True have done so already."""
-
-        self.model_proto = optimized_proto(self.model_proto)
+        """Optimize the graph by onnxscript's optimizer, after what exports with optimize=True have done already."""
+        self.model_proto = importlib.import_module("onnxscript.optimizer").optimize(self.model_proto)
         self._session = None
 
     def apply_weights(self, state_dict: dict[str, Any]) -> None:

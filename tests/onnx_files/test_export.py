@@ -89,6 +89,14 @@ def test_a_program():
     torch.testing.assert_close(program.call_reference(x)[0], model(x).detach(), rtol=1e-4, atol=1e-5)
 
 
+def test_a_program_is_optimized_by_onnxscript():
+    model, x = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)).eval(), torch.randn(2, 3)
+    program = torch.onnx.export(model, (x,), verbose=False)
+    program.optimize()
+    assert [n.op_type for n in program.model_proto.graph.node] == ["Gemm"]
+    torch.testing.assert_close(program(x)[0], model(x).detach(), rtol=1e-4, atol=1e-5)
+
+
 def test_files(tmp_path):
     model, x = nn.Linear(64, 64), torch.randn(2, 64)
     torch.onnx.export(model, (x,), tmp_path / "m.onnx", verbose=False)
