@@ -229,13 +229,26 @@ class _Export:
         model = self.model
         function = model.forward if isinstance(model, ScriptModule) else model
         schema = getattr(function, "schema", None)
-        parameters = [a.name for a in schema.arguments] if schema is not None else []
-        parameters = [p for p in parameters if p != "self"]
-        given = [*self.args, *(self.kwargs[p] for p in parameters[len(self.args) :] if p in self.kwargs)]
+        arguments = [a for a in schema.arguments if a.name != "self"] if schema is not None else []
+        rest = arguments[len(self.args) :]
+        given = [*self.args, *(self.kwargs[a.name] for a in rest if a.name in self.kwargs)]
+        defaults = [a.default_value for a in arguments[len(given) :]]
+        names = [a.name for a in arguments] or [f"input_{i}" for i in range(len(given))]
+        axes = self._script_axes(dict(zip(names, given)))
         reader = ScriptReader(self.g)
         module = model if isinstance(model, ScriptModule) else None
-        examples = list(zip([""] * len(given), given))
-        self._outputs(reader, reader.run(model.graph, module, examples))
+        self._outputs(reader, reader.run(model.graph, module, given, defaults, axes))
+
+    def _script_axes(self, named: dict[str, Any]) -> list[dict[int, str]]:
+        """Return the names of dynamic sizes for each leaf of a compiled program's arguments."""
+        leaves = pytree.tree_leaves(list(named.values()))
+        sizes = gather(named, self.shapes)
+        found = [{d: str(size) for d, size in sizes.of_leaf.get(i, {}).items()} for i in range(len(leaves))]
+        names = [*self.input_names, *list(named)[len(self.input_names) :]]
+        for leaf, axes, name in zip(leaves, found, names):
+            if isinstance(leaf, Tensor):
+                axes.update({i % max(leaf.dim(), 1): word for i, word in self.axes.get(name, {}).items()})
+        return found
 
     def _outputs(self, reader: ScriptReader, results: list[Pair]) -> None:
         for pair in results:

@@ -5,6 +5,7 @@ dtypes and ranks, which TorchScript does not know."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import flambeau
@@ -53,22 +54,28 @@ class ScriptReader:
         self.g = builder
         self.converter = Converter(builder)
 
-    def run(self, graph: Any, module: Any, inputs: list[tuple[str, Any]]) -> list[Any]:
-        """Write the graph's nodes, and return its results."""
+    def run(
+        self, graph: Any, module: Any, inputs: list[Any], defaults: list[Any], axes: list[dict[int, str]]
+    ) -> list[Any]:
+        """Write the graph's nodes, and return its results: for example inputs, and the defaults of the parameters after them. `axes` are the
+        names of sizes that may change, for each leaf of the inputs."""
+        words = iter(axes)
         known: dict[ScriptValue, Pair] = {}
         values = list(graph.inputs_)
         if module is not None:
             known[values.pop(0)] = Pair(("", module), module)
-        for value, (name, example) in zip(values, inputs):
-            known[value] = Pair(self._input(name or value.name, example), example)
+        for value, example in zip(values, inputs):
+            known[value] = Pair(self._input(value.name, example, words), example)
+        known.update((value, Pair(given, given)) for value, given in zip(values[len(inputs) :], defaults))
         self.block(graph, known)
         self.converter.finish()
         return [Pair(known[v].thing, None, v.name if v.has_name() else "") for v in graph.outputs_]
 
-    def _input(self, name: str, example: Any) -> Any:
+    def _input(self, name: str, example: Any, words: Iterator[dict[int, str]]) -> Any:
         if isinstance(example, (list, tuple)):
-            return [self._input(f"{name}.{i}", e) for i, e in enumerate(example)]
-        shape: tuple[int, ...] = ()
+            return [self._input(f"{name}.{i}", e, words) for i, e in enumerate(example)]
+        changing = next(words)
+        shape: tuple[Any, ...] = ()
         if isinstance(example, bool):
             dtype = flambeau.bool
         elif isinstance(example, int):
@@ -76,7 +83,7 @@ class ScriptReader:
         elif isinstance(example, float):
             dtype = flambeau.float32
         elif isinstance(example, Tensor):
-            dtype, shape = example.dtype, tuple(example.shape)
+            dtype, shape = example.dtype, tuple(changing.get(i, n) for i, n in enumerate(example.shape))
         else:
             return example
         value = Value(name, dtype, shape)
@@ -92,8 +99,14 @@ class ScriptReader:
         kind = node.kind_.replace("::", "_")
         pairs = [known[v] for v in node.inputs_]
         special = getattr(self, kind, None)
-        results = special(node, pairs, known) if special is not None else [self.operator(node, pairs)]
+        results = (
+            special(node, pairs, known) if special is not None else self._results(node, self.operator(node, pairs))
+        )
         known.update(zip(node.outputs_, results))
+
+    def _results(self, node: Node, made: Pair) -> list[Pair]:
+        """Return the results of an operator, of which there may be several."""
+        return [made] if len(node.outputs_) == 1 else [Pair(t, e) for t, e in zip(made.thing, made.example)]
 
     def prim_Constant(self, node: Node, pairs: list[Pair], known: dict) -> list[Pair]:  # noqa: N802
         value = constant_of(node.outputs_[0])[1]
@@ -161,11 +174,26 @@ class ScriptReader:
         pairs[0].example.append(pairs[1].example)
         return [pairs[0]]
 
+    def aten_add_(self, node: Node, pairs: list[Pair], known: dict) -> list[Pair]:
+        if not isinstance(pairs[0].thing, list):
+            return [self.operator(node, pairs)]
+        pairs[0].thing.extend(pairs[1].thing)
+        pairs[0].example.extend(pairs[1].example)
+        return [pairs[0]]
+
     def aten_len(self, node: Node, pairs: list[Pair], known: dict) -> list[Pair]:
         if isinstance(pairs[0].thing, Slot):
             value = self.g.size(self.converter.current(pairs[0].thing), 0)
             return [Pair(Slot(value) if isinstance(value, Value) else value, len(pairs[0].example))]
         return [Pair(len(pairs[0].thing), len(pairs[0].example))]
+
+    def aten___is__(self, node: Node, pairs: list[Pair], known: dict) -> list[Pair]:
+        same = pairs[0].example is pairs[1].example
+        return [Pair(same, same)]
+
+    def aten___isnot__(self, node: Node, pairs: list[Pair], known: dict) -> list[Pair]:
+        other = pairs[0].example is not pairs[1].example
+        return [Pair(other, other)]
 
     # -- the same value -------------------------------------------------------------------------------------------------------------------
     def _same(self, node: Node, pairs: list[Pair], known: dict) -> list[Pair]:
@@ -253,8 +281,12 @@ class ScriptReader:
         endless = not isinstance(count.thing, Slot) and count.thing >= 2**31 - 1
         if not isinstance(count.thing, Slot) and not isinstance(condition.thing, Slot) and not endless:
             simple = all(isinstance(p.thing, Slot) for p in carried)
-            if not simple or not carried:
+            if not simple or not carried or _uses_lists(body, known):
                 return self._unrolled(body, count.thing, condition, carried, known)
+        if _uses_lists(body, known) or any(isinstance(p.thing, (list, dict)) for p in carried):
+            raise OnnxExporterError(
+                "a loop over a list, or one that fills it, as often as a tensor says cannot be exported"
+            )
         inner = self.g.inner("body")
         step, going = Value("", flambeau.int64, ()), Value("", flambeau.bool, ())
         starts = [self._joined(Value(), p) for p in carried]
@@ -303,9 +335,14 @@ class ScriptReader:
         arguments = self._arguments(schema, pairs)
         if "b" in arguments and "a" in arguments:  # operators of numbers
             return Pair(self._of_numbers(node, arguments, example), example)
+        if schema.overload_name == "Scalar" and any(
+            isinstance(p.thing, Slot) and a.type.kind() == "NumberType" for a, p in zip(schema.arguments, pairs)
+        ):
+            schema = operator_named(schema.name).Tensor._schema  # a number that the program computes is a tensor here
         place = node.range.highlight().strip() if node.range is not None else ""
         overload = getattr(operator_named(schema.name), schema.overload_name or "default", None)
-        made = in_parts(self, overload, arguments, dict(zip(arguments, (p.example for p in pairs))))
+        examples = {n: p.example if holds_slots(p.thing) else arguments[n] for n, p in zip(arguments, pairs)}
+        made = in_parts(self, overload, arguments, examples)
         if made is NotImplemented:
             made = self.converter.call(schema, arguments, _shadow(example), place)
         return Pair(Slot(made) if isinstance(made, Value) else made, example)
@@ -352,6 +389,18 @@ def holds_slots(thing: Any) -> bool:
     if isinstance(thing, dict):
         return any(holds_slots(t) for t in thing.values())
     return isinstance(thing, (Slot, Value))
+
+
+_OF_LISTS = ("aten::append", "aten::__getitem__", "aten::add_")
+
+
+def _uses_lists(block: Block, known: dict[ScriptValue, Pair]) -> bool:
+    """Return whether a loop reads or fills a list or dict from outside."""
+    return any(
+        n.kind_ in _OF_LISTS and n.inputs_[0] in known and isinstance(known[n.inputs_[0]].thing, (list, dict))
+        or any(_uses_lists(b, known) for b in n.blocks_)
+        for n in block.nodes_
+    )  # fmt: skip
 
 
 def has_control_flow(block: Block) -> bool:
