@@ -23,6 +23,10 @@ from .store import DEFAULT_TIMEOUT, Store, Table, as_bytes
 
 _MOST_PARTS, _MOST_BYTES = 1 << 16, 1 << 31
 _EXIT_TIMEOUT_SECONDS = 2.0
+_ANSWER_SECONDS = (
+    30.0  # that an answer may take beyond what the request lets it wait: the process that serves the store may hang
+)
+_LONGEST_SECONDS = 1e8  # that a socket is told to wait
 _COUNT = struct.Struct("<I")
 
 
@@ -230,7 +234,6 @@ class TCPStore(Store):
         except DistNetworkError:
             connection.close()
             raise
-        connection.settimeout(None)
         return connection
 
     @contextlib.contextmanager
@@ -247,9 +250,10 @@ class TCPStore(Store):
             raise
         self._free.append(connection)
 
-    def _request(self, *request: bytes) -> list[bytes]:
+    def _request(self, *request: bytes, wait: timedelta = timedelta()) -> list[bytes]:
         try:
             with self._connection() as connection:
+                connection.settimeout(min(wait.total_seconds(), _LONGEST_SECONDS) + _ANSWER_SECONDS)
                 _send(connection, request)
                 state, *answer = _receive(connection)
         except OSError as problem:
@@ -284,7 +288,8 @@ class TCPStore(Store):
 
     def multi_get(self, keys: Sequence[str]) -> list[bytes]:
         try:
-            return self._request(b"get", self._seconds(self._timeout), *map(self._key, keys)) if keys else []
+            names = map(self._key, keys)
+            return self._request(b"get", self._seconds(self._timeout), *names, wait=self._timeout) if keys else []
         except TimeoutError:
             raise self._timeout_error(keys, self._timeout) from None
 
@@ -294,7 +299,7 @@ class TCPStore(Store):
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
         timeout = timeout or self._timeout
         try:
-            self._request(b"wait", self._seconds(timeout), *map(self._key, keys))
+            self._request(b"wait", self._seconds(timeout), *map(self._key, keys), wait=timeout)
         except TimeoutError:
             raise self._timeout_error(keys, timeout) from None
 
@@ -330,7 +335,7 @@ class TCPStore(Store):
     def queue_pop(self, key: str, block: bool = True) -> bytes:
         timeout = self._timeout if block else timedelta(0)
         try:
-            return self._request(b"pop", self._key(key), self._seconds(timeout))[0]
+            return self._request(b"pop", self._key(key), self._seconds(timeout), wait=timeout)[0]
         except TimeoutError:
             if not block:
                 raise QueueEmptyError("queue is empty") from None

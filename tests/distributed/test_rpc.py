@@ -79,6 +79,11 @@ def wait_for(event_number):
 def functions_run_on_the_other_worker():
     assert rpc.rpc_sync("worker1", flambeau.add, args=(flambeau.ones(2), 3)).tolist() == [4.0, 4.0]
     assert rpc.rpc_async(1, product, args=(3, 4)).wait() == 12
+    weight = flambeau.ones(2, requires_grad=True)
+    for sent in (weight, weight * 2):  # outside of a context they arrive as leaves
+        assert rpc.rpc_sync("worker1", getattr, args=(sent, "requires_grad"))
+        answer = rpc.rpc_sync("worker1", product, args=(sent, 1))
+        assert answer.requires_grad and answer.is_leaf
     assert rpc.rpc_sync("worker0", product, args=(3, 4)) == 12
     assert rpc.rpc_sync("worker1", ask_back, args=(flambeau.ones(1),)).item() == 2
     assert rpc.rpc_sync("worker1", rpc.get_worker_info).name == "worker1"

@@ -11,7 +11,7 @@ from datetime import timedelta
 import pytest
 
 import flambeau.distributed as dist
-from flambeau.distributed import secret
+from flambeau.distributed import secret, tcp_store
 
 SHORT = timedelta(milliseconds=200)
 
@@ -69,6 +69,15 @@ def test_message_of_a_late_tcp_store():
     store = dist.TCPStore("127.0.0.1", 0, 1, True)
     with pytest.raises(dist.DistStoreError, match="wait timeout after 200ms, keys: /one, /two"):
         store.wait(["one", "two"], SHORT)
+
+
+def test_a_store_that_hangs_is_said(monkeypatch):
+    store, goes_on = dist.TCPStore("127.0.0.1", 0, 1, True), threading.Event()
+    monkeypatch.setattr(tcp_store, "_ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr(store._server, "_do_set", lambda *pair: [b"ok"] if goes_on.wait(10) else [], raising=False)
+    with pytest.raises(dist.DistNetworkError, match="timed out: the store"):
+        store.set("key", "value")
+    goes_on.set()
 
 
 def test_queues():

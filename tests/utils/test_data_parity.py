@@ -223,6 +223,7 @@ MISTAKES = {
     "timeout without workers": lambda t, d: iter(d.DataLoader(range(3), timeout=1)),
     "prefetch without workers": lambda t, d: d.DataLoader(range(3), prefetch_factor=2),
     "negative prefetch": lambda t, d: d.DataLoader(range(3), num_workers=1, prefetch_factor=-2),
+    "no prefetch": lambda t, d: iter(d.DataLoader(range(3), num_workers=1, prefetch_factor=0)),
     "persistent without workers": lambda t, d: d.DataLoader(range(3), persistent_workers=True),
     "sampler and shuffle": lambda t, d: d.DataLoader(range(3), sampler=[1], shuffle=True),
     "batch sampler and size": lambda t, d: d.DataLoader(range(3), 2, batch_sampler=[[1]]),

@@ -18,7 +18,9 @@ class Message(NamedTuple):
     details: Any = None
     data: bytes = b""
     tensors: Sequence[Tensor] = ()
-    differentiable: Sequence[bool] = ()
+    differentiable: Sequence[
+        bool
+    ] = ()  # with a mark, the tensors of the context; without one, leaves that require a gradient
     places: Sequence[str | None] = ()  # the device each tensor is wanted on; None for the CPU
     mark: tuple[int, int] | None = None  # autograd context and number of the message in it
     back: dict[str, str] | None = None  # devices of the answer
@@ -70,9 +72,9 @@ def bare_values(tensor: Tensor, stays: bool) -> Tensor:
 def opened(message: Message, source: int) -> tuple[list[Tensor], Any]:
     """Return the tensors of a message, on their devices and with autograd history, and the autograd context they belong to."""
     tensors = [t if place is None else t.to(place) for t, place in zip(message.tensors, message.places, strict=True)]
-    if message.mark is None:
-        return tensors, None
     fresh = [t.detach() if flag else t for t, flag in zip(tensors, message.differentiable, strict=True)]
+    if message.mark is None:
+        return [t.requires_grad_(flag) for t, flag in zip(fresh, message.differentiable, strict=True)], None
     with_history = [t for t, flag in zip(fresh, message.differentiable, strict=True) if flag]
     return fresh, container.open_incoming(message.mark, with_history, source)
 

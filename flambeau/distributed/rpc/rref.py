@@ -318,7 +318,7 @@ def message_with(
     data, tensors = parts
     devices = {str(a): str(b) for a, b in agent._get_device_map(to).items()} if places is None else places
     mark = autograd.container.mark_outgoing(tensors, to.id)
-    flags = [mark is not None and t.requires_grad for t in tensors]
+    flags = [t.requires_grad for t in tensors]
     wanted = [wanted_place(t, devices) for t in tensors]
     back = {b: a for a, b in devices.items()} if places is None and devices else None
     return Message(

@@ -114,7 +114,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._persistent = loader.persistent_workers
         self._ahead = loader.prefetch_factor * loader.num_workers
         if self._ahead <= 0:
-            raise ValueError("prefetch_factor must be positive to load data with workers")
+            raise AssertionError("prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter")
         self._epoch = 0
         jobs = [
             Job(
