@@ -282,13 +282,13 @@ def collapsed(
     call: Call, shape: Any, reads: list[Read], results: dict[Place, tuple[Expr, dtype]], where: device
 ) -> Loop | None:
     """Return a loop over as few dimensions as its operands allow, outermost first in the memory of the first result."""
-    places = [*results, *(p for p, _ in reads if isinstance(p, Place))]
+    places = [*results, *[p for p, _ in reads if type(p) is Place]]
     _, sizes, strides, _ = geometry.plan(shape, [p.strides for p in places])
     moved = iter([Place(p.buffer, p.start, s) for p, s in zip(places, strides)])
     stored = {next(moved): value for value in results.values()}
-    changed = [(next(moved) if isinstance(p, Place) else p, d) for p, d in reads]
+    changed = [(next(moved) if type(p) is Place else p, d) for p, d in reads]
     written = {p.buffer for p in stored}
-    if any(isinstance(p, Place) and p.buffer in written and p not in stored for p, _ in changed):
+    if [p for p, _ in changed if type(p) is Place and p.buffer in written and p not in stored]:
         return None  # it reads other elements of the memory that it writes to
     return Loop(tuple(sizes), changed, stored, (call,), where)
 

@@ -256,7 +256,7 @@ def _pack(signature: str, code: image.Image, told: Facts | None = None) -> bytes
 
 def _unpack(data: bytes) -> tuple[str, image.Image, Facts | None]:
     end = 4 + int.from_bytes(data[:4], "little")
-    signature, entry, slots, known = json.loads(data[4:end])
+    signature, entry, slots, known = json.loads(data[4:end].decode())
     told = None if known is None else Facts(known[0], tuple(known[1]), frozenset(known[2]))
     return signature, image.Image(data[end:], entry, [(offset, name) for offset, name in slots]), told
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import platform
+import sys
 from typing import Any
 
 from ...kernels.llvm_text import Function
@@ -33,7 +33,7 @@ _new_builtin: Any = None
 
 
 def supported() -> bool:
-    return platform.python_implementation() == "CPython" and hasattr(ctypes, "pythonapi")
+    return sys.implementation.name == "cpython" and hasattr(ctypes, "pythonapi")
 
 
 def address(name: str) -> int:

@@ -6,7 +6,6 @@ tensor, one native call. Everything else goes to the general path. Its body is c
 from __future__ import annotations
 
 import functools
-import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -192,7 +191,7 @@ def _fast(impl: Pointwise, names: dict[str, str]) -> str:
 def _known(call: str, indent: int, operands: str, key: str, addresses: str, meta: str, unpassed: str = "") -> str:
     call = call.format(addresses=addresses, operands=operands)
     text = _KNOWN.format(key=key, operands=operands, unpassed=unpassed, call=call, meta=meta)
-    return textwrap.indent(text, " " * indent)
+    return text.replace("\n", "\n" + " " * indent)
 
 
 def _key(x: str) -> str:
