@@ -494,5 +494,7 @@ def tensors_in(tree: Any) -> list[Tensor]:
     if type(tree) is not tuple and isinstance(tree, Tensor):
         return [tree]
     parts = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, (tuple, list)) else ()
-    inner = [part for part in parts if type(part) not in _PLAIN]
-    return [t for part in inner for t in ((part,) if type(part) is Tensor else tensors_in(part))]
+    found: list[Tensor] = []
+    for part in parts:
+        found += () if type(part) in _PLAIN else (part,) if type(part) is Tensor else tensors_in(part)
+    return found

@@ -255,7 +255,7 @@ _read: dict[tuple[Any, ...], frozenset[int]] = {}
 
 def replace_arguments(roots: tuple[Expr, ...], symbols: dict[int, Expr]) -> tuple[Expr, ...]:
     """Return the formulas with symbols[i] in place of arg(i)."""
-    key = (*map(id, roots), *((i, id(symbol)) for i, symbol in symbols.items()))
+    key = (*map(id, roots), *symbols, *map(id, symbols.values()))
     found = _rewritten.get(key)
     if found is None:
         found = substitute(roots, lambda e: symbols[e.args[0]] if e.op == "arg" else None)

@@ -264,7 +264,7 @@ def fused_call(loop: Loop, keep: list[Place]) -> Call:
     roots = tuple(simplify(r, True) for r in replace_arguments(roots, {k: arg(i) for i, k in enumerate(used)}))
     reads = [loop.reads[k] for k in used]
     results = [as_value(p, loop.sizes, loop.results[p][1], loop.device) for p in keep]
-    args = tuple(as_value(p, loop.sizes, d, loop.device) if isinstance(p, Place) else p.value for p, d in reads)
+    args = tuple([as_value(p, loop.sizes, d, loop.device) if isinstance(p, Place) else p.value for p, d in reads])
     kinds = [(d, p.strides if isinstance(p, Place) else None) for p, d in reads]
     impl = FusedMap(
         roots,
@@ -274,7 +274,7 @@ def fused_call(loop: Loop, keep: list[Place]) -> Call:
         ),
         keep,
     )
-    parts = tuple(p for part in loop.parts for p in (part.parts or (part,)))
+    parts = tuple([p for part in loop.parts for p in (part.parts or (part,))])
     op = _record(parts, impl.run, impl)
     new = {b for part in loop.parts for b in part.makes}
     stored = {p.buffer for p in keep}

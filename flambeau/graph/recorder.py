@@ -202,7 +202,8 @@ class Recorder(Writer):
         if overriding_arguments(args, kwargs):
             self.refuse("an argument's class overrides operators")
             return function(*args, **kwargs)
-        spread = [t for t in tensors_in((args, kwargs)) if type(t) is not Tensor and isinstance(t, SpreadTensor)]
+        given = tensors_in((*args, *kwargs.values()))
+        spread = [t for t in given if type(t) is not Tensor and isinstance(t, SpreadTensor)]
         if spread:  # the calls made instead, on this rank's parts, are recorded
             with self:
                 return spread[0]._call_spread(function, args, kwargs)

@@ -430,7 +430,7 @@ class StepRecorder(Recorder):
     @staticmethod
     def _is_update(step: Launch, used: Any, numbers: int) -> bool:
         """Return whether a native call is the kernel that updates a parameter, not the one that stores a step count."""
-        pointers = sum(type(a) is Ref for a in step.arguments)
+        pointers = len(step.refs())
         return pointers == len(used.positions) + 2 + len(used.states)
 
 
