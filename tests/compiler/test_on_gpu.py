@@ -75,6 +75,14 @@ check(kept)
 assert len(compiled._compiled.causes) == 1 and "SCALE" in compiled._compiled.causes[0], compiled.explain()
 assert "one CUDA graph" in compiled.explain()
 
+pair = twins(lambda parameters, lr: fl.optim.SGD(parameters, lr=lr, momentum=0.9))
+compiled = fl.compile(pair[1][0])
+for i in range(7):  # of three numbers, one that stays the same is an integer
+    for _, _, opt in pair:
+        opt.param_groups[0].update(lr=0.1 / (i + 1), momentum=0.9 / (i + 1))
+    call(pair, compiled, i, [])
+assert sum(r.calls for r in compiled._compiled.recordings()) == 4, compiled.explain()
+
 from flambeau.backends.nvidia import graphs
 from flambeau.compiler.gpu import values as device_values
 device_values._ON_HOST = -1  # from now on as if everything were large

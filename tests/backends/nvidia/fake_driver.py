@@ -246,7 +246,11 @@ class Module:
 
         def run(grid: int, block: int, *values: Any) -> None:
             self.fake.calls["cuLaunchKernel"] += 1
-            self.fake._do(threads.activate(self.index), (native, grid, block, *[0 if v is None else v for v in values]))
+            # a graph's numbers are exchanged later: those that the kernel takes as doubles are floats from the start
+            given = [
+                float(v) if kind in ("d", "f") else 0 if v is None else v for v, kind in zip(values, kinds, strict=True)
+            ]
+            self.fake._do(threads.activate(self.index), (native, grid, block, *given))
 
         return run
 
