@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import flambeau
+from flambeau import nn
 from flambeau.core.tensor import tensors_in
 
 from .helpers import same
@@ -154,3 +155,28 @@ def test_writes_through_a_view_of_an_argument_with_a_history_are_part_of_that(pa
             (x * x).sum().backward()
             found.append((view._base is (x if x._base is None else x._base), leaf.grad))
         same(*found)
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_returned_gradient_is_the_leafs_own(kept):
+    layer, results, values = nn.Linear(3, 2), [], []
+
+    @flambeau.compile
+    def step(x):
+        layer.zero_grad()
+        layer(x).square().sum().backward()
+        return layer.weight.grad, {"bias": layer.bias.grad}, layer.weight.grad
+
+    for k in range(9):
+        x = flambeau.full((1, 3), float(k))
+        first, named, again = step(x)
+        assert first is again is layer.weight.grad and named["bias"] is layer.bias.grad
+        expected = 2 * layer(x).detach().t() @ x
+        flambeau.testing.assert_close(first, expected)
+        first.mul_(0.5)
+        flambeau.testing.assert_close(layer.weight.grad, expected * 0.5)
+        if kept:
+            results.append(first)
+            values.append(expected * 0.5)
+    flambeau.testing.assert_close(results, values)
+    assert sum(r.calls for r in step._compiled.recordings()) == 6, step.explain()

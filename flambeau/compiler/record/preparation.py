@@ -324,6 +324,8 @@ def new_grads(holders: list, arguments: list[Tensor], before: dict[int, Any], re
             header = results.header(grad)
             if header is None:
                 raise NotRecordable("a gradient shares memory with something that existed before")
+            if mold is None:
+                results.gradients[id(grad)] = holder
         found.append(GradSlot(holder, header, mold))
     return found
 

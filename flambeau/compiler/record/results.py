@@ -80,6 +80,25 @@ class Made:
         return self.take
 
 
+class MadeGradient(Made):
+    """A returned gradient: where the call has left it with its leaf (or the argument at this position), that tensor itself."""
+
+    def __init__(self, header: Header, leaf: Any):
+        super().__init__(header)
+        self.leaf = leaf
+
+    def make(self, arguments: Any, made: list[UntypedStorage], node: Node | None) -> Tensor:
+        header, held = self.header, (arguments[self.leaf] if type(self.leaf) is int else self.leaf).grad
+        if held is None or (held._storage, held.shape, held._strides) != (
+            made[header.slot],
+            header.shape,
+            header.strides,
+        ):
+            held = header.make(made, node)
+        self._left = [held] * (self.places - 1)
+        return held
+
+
 class Results:
     """Collector of the function's results, while the tensors still exist."""
 
@@ -98,6 +117,9 @@ class Results:
         self.slots: list[Slot] = []
         self._slot_of: dict[int, int] = {}
         self.live: list[Tensor] = []
+        self.gradients: dict[
+            int, Any
+        ] = {}  # by the id of a gradient that the call has made: its leaf, or an argument's position
         self._made: dict[int, Made] = {}  # by the id of the tensor that is to be made again
         self.numbers: dict[int, tuple[int, Any]] = {}
         self.returned: list[Any] = []  # structure of the result: kinds and lengths of its parts, other values
@@ -195,7 +217,7 @@ class Results:
         header = self.header(t)
         if header is None:
             return self._view_maker(t)
-        self._made[id(t)] = Made(header)
+        self._made[id(t)] = MadeGradient(header, self.gradients[id(t)]) if id(t) in self.gradients else Made(header)
         self.returned.append(("new", len(self.headers)))
         self.headers.append(self._made[id(t)])
         return self._made[id(t)].make
