@@ -107,6 +107,12 @@ def test_arguments_that_do_not_fit_are_refused() -> None:
             "expected sizes",
             lambda: aten.max_pool2d_with_indices_backward(wide, wide, [3, 3], [1, 1], [1, 1], [1, 1], False, places),
         ),
+        (
+            RuntimeError,
+            "_random_samples",
+            lambda: aten.fractional_max_pool2d(wide, [2, 2], [3, 3], torch.rand(1, 1, 2)),
+        ),
+        (RuntimeError, "dtype torch.int64", lambda: aten.adaptive_max_pool2d_backward(plane, wide, plane)),
         (RuntimeError, "Expected dimensions", lambda: aten._adaptive_avg_pool2d_backward(wide[0], plane)),
         (RuntimeError, "do not fit", lambda: aten.embedding_dense_backward(grad, torch.zeros(9).long(), 5, -1, False)),
         (

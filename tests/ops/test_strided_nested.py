@@ -31,7 +31,7 @@ t.masked_fill(t > 3, 7); t.double(); t.to(torch.int64); t.clone(); t.detach(); t
 F.linear(t, w); F.linear(t, w, torch.ones(5)); t @ t.transpose(1, 2); torch.bmm(t, torch.ones(2, 3, 2)); c @ c.transpose(-1, -2); F.layer_norm(t, (3,), v, v); F.embedding(i, w)
 t.softmax(-1); t.softmax(1); t.sum(-1, keepdim=True); t.unsqueeze(-1); t.unsqueeze(1); t.unsqueeze(1).squeeze(1); t.transpose(1, 2); t.mT; t.view(2, -1, 3, 1); t.reshape(2, -1, 1, 3); t.transpose(1, 2).reshape(2, 3, -1); t.reshape_as(t)
 t.select(2, 0); t.select(1, 0); t[..., 0]; t.narrow(0, 1, 1); u.chunk(2, -1); u.split([1, 3], -1); torch.cat([t, t], 0); torch.cat([t, t], -1); F.scaled_dot_product_attention(q, q, q)
-t.clone().add_(1); t.clone().relu_(); t.clone().copy_(t * 2); t.clone().fill_(1); t.clone().zero_(); t.transpose(1, 2) + 1; t.transpose(1, 2) * t.transpose(1, 2); t.transpose(1, 2).contiguous(); torch._nested_tensor_from_mask(torch.ones(2, 3, 2), torch.arange(3) < torch.tensor([[1], [3]]))
+t.clone().add_(1); t.clone().relu_(); t.clone().copy_(t * 2); t.clone().fill_(1); t.clone().zero_(); t.transpose(1, 2) + 1; t.transpose(1, 2) * t.transpose(1, 2); t.transpose(1, 2).contiguous(); torch._nested_tensor_from_mask(torch.ones(2, 3, 2), torch.arange(3) < torch.tensor([[1], [3]])); torch._nested_tensor_from_mask(torch.ones(2, 3, 2), torch.ones(2, 3))
 torch._nested_from_padded(torch.arange(8.0).reshape(2, 2, 2), torch.tensor([[1, 2], [2, 1]])); torch._nested_from_padded_and_nested_example(torch.ones(2, 4, 3), t); nested.narrow(torch.ones(3, 2), 0, 1, 2)
 """.replace("\n", "; ").strip("; ").split("; ")  # fmt: skip
 PLAIN = """

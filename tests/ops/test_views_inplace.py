@@ -388,3 +388,18 @@ def test_views_do_not_keep_their_input_from_being_changed():
     y.zero_()
     total.backward()
     assert x.grad.shape == (2, 3)
+
+
+def test_a_view_keeps_its_history_when_its_base_is_given_other_data():
+    """Reading `grad_fn` made the view again, from memory of another size or dtype."""
+    layer = flambeau.nn.Linear(4, 3)
+    row = layer.weight[:1]
+    with flambeau.no_grad():
+        layer.weight.fill_(1)
+    layer.double()
+    with flambeau.no_grad():
+        row[0, 0] = 5
+    assert (row.dtype, row._base.dtype) == (flambeau.float32, flambeau.float64)
+    assert row.grad_fn is not None
+    assert row[0, 0] == 5
+    assert layer.weight[0, 0] == 1

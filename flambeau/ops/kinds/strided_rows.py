@@ -108,6 +108,8 @@ def _nested_from_padded_and_nested_example(padded: Tensor, nt_example: Any) -> T
 
 def _nested_tensor_from_mask(t: Tensor, mask: Tensor, mask_check: bool = True) -> Tensor:
     """A nested tensor of the elements that are not masked out, of a batch of sequences that are padded at their ends."""
+    if mask.dtype is not dt.bool_:
+        raise RuntimeError(f"Expected mask to be of ScalarType Bool, but got {mask.dtype.scalar_type} instead.")
     if t.dim() != 3 or mask.shape != t.shape[:2]:
         raise RuntimeError(
             f"expected sequences (batch, length, width) and a mask (batch, length), got {t.shape} and {mask.shape}"

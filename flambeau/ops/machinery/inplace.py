@@ -394,6 +394,9 @@ def rebuild_view_history(self: Tensor) -> None:
     base = self._base
     assert base is not None
     meta = self._ensure_autograd()
+    if base._storage is not self._storage:  # `base.data = ...`: the view keeps its memory and its history
+        meta.view_version = self._storage.version
+        return
     if meta.creation:
         raise RuntimeError(_why_view_is_closed(meta, "its base or another view of its base has been modified inplace"))
     before, grad_mode.enabled = grad_mode.enabled, True

@@ -178,7 +178,9 @@ def _fractional_op(dims: int) -> Any:
         batching="each",
     )
     aten_only(f"fractional_max_pool{dims}d")(
-        lambda self, kernel_size, output_size, samples: op(self, tuple(kernel_size), tuple(output_size), samples)
+        lambda self, kernel_size, output_size, samples: _fractional_pool(
+            self, kernel_size, output_size, None, samples, dims
+        )
     )
     aten_only(back_name)(
         lambda grad, self, kernel_size, output_size, indices: add_at_positions(grad, indices, self.shape, dims)

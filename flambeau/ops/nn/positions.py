@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ...core.dtype import int64
 from ...core.tensor import Tensor, empty, numel_of
 from ...kernels.library import pool as kernels
 from ..index.bad_index import bad_index
@@ -51,6 +52,8 @@ def add_at_positions(
 ) -> NewTensor:
     """Zeros of `shape` plus values at their positions in each plane of the last `dims` dimensions. `named`: PyTorch's name of the derivative
     that this is, and its arguments between the pool's input and the indices."""
+    if indices.dtype is not int64:
+        raise RuntimeError(f"expected indices of dtype torch.int64, got {indices.dtype}")
     if values.shape != indices.shape or tuple(indices.shape[:-dims]) != tuple(shape[:-dims]):
         raise RuntimeError(
             f"expected sizes {list(indices.shape)} for `grad_output` but got sizes {list(values.shape)}, in an input of sizes {list(shape)}"
