@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from ..library.aten.resolver import draws
 from .graph_text import print_graph, print_node
 from .ir_copies import check, copy_graph, copy_node
 from .ir_values import Value
@@ -45,6 +46,11 @@ class Node:
 
     def kind(self) -> str:
         return self.kind_
+
+    def isNondeterministic(self) -> bool:  # noqa: N802
+        """Return whether the operator draws random numbers; dropout does unless it is known to be inactive."""
+        still = "dropout" in self.kind_ and self.inputs_[-1].node.attributes.get("value") is False
+        return draws(self.kind_.removeprefix("aten::")) and not still
 
     def namedInput(self, name: str) -> Value:  # noqa: N802
         return self.inputs_[self.schema_.index_of(name)]

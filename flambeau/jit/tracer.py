@@ -15,7 +15,6 @@ import flambeau as torch
 
 from ..core.pytree import tree_map_only
 from ..core.tensor import Tensor, tensors_in
-from ..library.aten.resolver import draws
 from . import enabled, recursive
 from .functions import Function
 from .inlining import inlined
@@ -254,11 +253,9 @@ def _compare_graphs(first: Graph, second: Graph) -> None:
 
 
 def _random_nodes(block: Block) -> list[Node]:
-    """Return the nodes that draw random numbers; dropout counts unless it is known to be inactive."""
     found = []
     for node in block.nodes_:
-        still = "dropout" in node.kind_ and node.inputs_[-1].node.attributes.get("value") is False
-        if draws(node.kind_.removeprefix("aten::")) and not still:
+        if node.isNondeterministic():
             found.append(node)
         found += [n for inner in node.blocks_ for n in _random_nodes(inner)]
     return found

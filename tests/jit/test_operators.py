@@ -46,3 +46,11 @@ def test_an_operator_registered_anew_is_the_new_one() -> None:
     assert result("scaled(Tensor x, int k=2) -> Tensor", lambda x, k=2: x * k) == 2
     assert result("scaled(Tensor x, int k=2) -> Tensor", lambda x, k=2: x * k + 1) == 3
     assert result("scaled(Tensor x, *, int m=5) -> Tensor", lambda x, *, m=5: x * m) == 5
+
+
+def test_nodes_that_draw_random_numbers() -> None:
+    def function(x: Any) -> Any:
+        return flambeau.nn.functional.dropout(x, 0.5, False) + flambeau.rand_like(x)
+
+    traced = flambeau.jit.trace(function, flambeau.ones(3), check_trace=False)
+    assert [n.kind() for n in traced.graph.nodes() if n.isNondeterministic()] == ["aten::rand_like"]

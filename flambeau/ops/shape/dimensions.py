@@ -282,10 +282,9 @@ def _squeeze_view(number: int, dims_of: Any, aten: str) -> Any:
         return squeezed(input, dims_of(input, *dim))
 
     label = f"SqueezeBackward{number}"
-    backward = lambda g, shape, *dim: g.reshape(shape)  # noqa: E731
     return geometry_view(
         squeeze_dims,
-        backward=backward,
+        backward=lambda g, shape, *dim: g.reshape(shape),
         quirks=Quirks(label=label),
         function=False,
         method=False,
