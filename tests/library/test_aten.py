@@ -114,6 +114,43 @@ def test_arguments_that_do_not_fit_are_refused() -> None:
         ),
         (RuntimeError, "dtype torch.int64", lambda: aten.adaptive_max_pool2d_backward(plane, wide, plane)),
         (RuntimeError, "Expected dimensions", lambda: aten._adaptive_avg_pool2d_backward(wide[0], plane)),
+        (
+            ValueError,
+            "batch_size",
+            lambda: aten.nll_loss_forward(torch.rand(3, 4), torch.zeros(90).long(), None, 1, -100),
+        ),
+        (
+            RuntimeError,
+            "target size",
+            lambda: aten.nll_loss2d_forward(plane, torch.zeros(1, 9, 9).long(), None, 1, -100),
+        ),
+        (
+            RuntimeError,
+            "at most 5",
+            lambda: aten._ctc_loss(torch.rand(5, 2, 4), torch.ones(2, 9).long(), [50, 5], [2, 2]),
+        ),
+        (
+            RuntimeError,
+            "same shape",
+            lambda: aten.native_layer_norm_backward(
+                grad, grad, [3], grad[:, :1], grad[:, :1], torch.ones(1), None, [True] * 3
+            ),
+        ),
+        (
+            RuntimeError,
+            "number of channels",
+            lambda: aten.native_group_norm(plane, torch.ones(1), None, 1, 2, 9, 2, 1e-5),
+        ),
+        (
+            RuntimeError,
+            "statistics of 1 . 2 groups",
+            lambda: aten.native_group_norm_backward(
+                plane, plane, torch.ones(1), torch.ones(1), None, 1, 2, 9, 2, [True] * 3
+            ),
+        ),
+        (RuntimeError, "step must be positive", lambda: torch.slice_copy(grad, 1, None, None, -1)),
+        (RuntimeError, "step must be positive", lambda: aten.slice.Tensor(grad, 1, None, None, 0)),
+        (IndexError, "0-dim", lambda: torch.slice_copy(torch.tensor(1.0))),
         (RuntimeError, "do not fit", lambda: aten.embedding_dense_backward(grad, torch.zeros(9).long(), 5, -1, False)),
         (
             RuntimeError,

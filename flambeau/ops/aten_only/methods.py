@@ -15,6 +15,7 @@ from ..linalg.matmul import tensordot
 from ..machinery.aten_form import aten_only, aten_parts
 from ..pointwise.arithmetic import pow as power
 from ..reduce.statistics import std, var
+from ..shape.copies import slice_of
 from ..shape.dimensions import broadcast_tensors
 from ..shape.parts import unfold_backward
 from ..signal.spectrogram import stft
@@ -23,19 +24,13 @@ from ..sparse.products import sparse_addmm
 # -- views and indexing ---------------------------------------------------------------------------------------------------
 
 
-@aten_only("slice.Tensor")
-def _slice(self: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Tensor:
-    rank = self.dim()
-    if not -rank <= dim < rank:
-        raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})")
-    end = None if end is None or end >= 2**62 else end
-    return self[(slice(None),) * (dim % rank) + (slice(start, end, step),)]
+aten_only("slice.Tensor")(slice_of)
 
 
 @aten_only("slice_backward")
 def _slice_backward(g: Tensor, shape: list[int], dim: int, start: int, end: int, step: int) -> Tensor:
     whole = g.new_zeros(shape)
-    _slice(whole, dim, start, end, step).copy_(g)
+    slice_of(whole, dim, start, end, step).copy_(g)
     return whole
 
 

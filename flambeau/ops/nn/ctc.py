@@ -10,6 +10,7 @@ from ...core import dtype as dt
 from ...core.tensor import Tensor, copy_of_array, empty
 from ...kernels.library import ctc as kernels
 from ..machinery.arguments import need_tensors
+from ..machinery.aten_form import aten_only
 from ..machinery.declare import internal
 from ..machinery.dtype_rules import unsupported
 from ..machinery.memory import dense
@@ -90,6 +91,10 @@ def ctc_gradient(
     zero_infinity: bool,
 ) -> NewTensor:
     """The gradient of ctc_losses with respect to the log-probabilities."""
+    (steps, samples, _), width = log_probs.shape, max(target_lengths, default=0)
+    if losses.shape != (samples,) or grad.shape != losses.shape or alpha.shape != (samples, steps, 2 * width + 1):
+        raise RuntimeError(f"gradient and saved results do not fit log-probabilities of sizes {list(log_probs.shape)}")
+    _check_range("input_lengths", input_lengths, steps)
     return log_probs.shape, log_probs.dtype, log_probs.device
 
 
@@ -147,8 +152,8 @@ def _(
 
 def _losses(
     log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, blank: int, zero_infinity: bool
-) -> tuple[Tensor, Lengths]:
-    """Return losses and target lengths of a batch, after PyTorch's checks."""
+) -> tuple[Any, Lengths]:
+    """Return the results of `ctc_losses` and target lengths of a batch, after PyTorch's checks."""
     if len(log_probs.shape) != 3:
         raise RuntimeError(
             f"Expected 3-dimensional tensor, but got {len(log_probs.shape)}-dimensional tensor for argument #1 'log_probs'"
@@ -167,7 +172,15 @@ def _losses(
     _check_range("input_lengths", given, steps)
     _check_range("target_lengths", wanted, None)
     _check_targets(targets, wanted)
-    return ctc_losses(log_probs, targets, given, wanted, blank, zero_infinity)[0], wanted
+    return ctc_losses(log_probs, targets, given, wanted, blank, zero_infinity), wanted
+
+
+@aten_only("_ctc_loss")
+def _ctc_loss(
+    log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0, zero_infinity: bool = False
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Return the losses, and the logarithms of sums over beginnings of paths."""
+    return _losses(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)[0]
 
 
 @numbered_form("ctc_loss")
@@ -184,7 +197,7 @@ def _ctc(
     single = len(log_probs.shape) == 2
     if single:
         log_probs, targets = log_probs.unsqueeze(1), targets.reshape(1, -1) if len(targets.shape) == 1 else targets
-    loss, wanted = _losses(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)
+    (loss, _), wanted = _losses(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)
     if zero_infinity:
         loss = loss.masked_fill(loss == float("inf"), 0)
     if reduction == "mean":

@@ -188,6 +188,7 @@ for _name in ("nll_loss", "nll_loss2d"):
     )
     def _(self: Tensor, target: Tensor, weight: Any, reduction: int, ignore_index: int) -> tuple[Tensor, Tensor]:
         """Return the loss, and the sum of the weights by which its mean is divided."""
+        check_classes("nll_loss", self, target, weight)
         out = nll(self, target, weight, REDUCTIONS[reduction], ignore_index)
         kept = target != ignore_index
         weights = self.new_ones(target.shape) if weight is None else weight[target * kept]

@@ -234,6 +234,9 @@ def native_layer_norm(input: Tensor, normalized_shape: Any, weight: Any, bias: A
 def _native_layer_norm_backward(
     grad: Tensor, input: Tensor, shape: list[int], mean: Tensor, rstd: Tensor, weight: Any, bias: Any, wanted: list[Any]
 ) -> tuple[Any, ...]:
+    size = numel_of(_check_normalized(input, shape, weight, bias))
+    if grad.shape != input.shape or not mean.numel() * size == rstd.numel() * size == input.numel():
+        raise RuntimeError(f"gradient and statistics do not fit an input of sizes {list(input.shape)}")
     given = (grad, input, weight, bias, dense(mean).reshape(-1), dense(rstd).reshape(-1))
     return tuple(in_place_of(tuple(wanted), layer_norm_grads(*given, len(shape), tuple(wanted))))
 
@@ -292,12 +295,16 @@ def _group_norm(input: Tensor, num_groups: int, weight: Any, bias: Any, eps: flo
             f"Expected number of channels in input to be divisible by num_groups, but got input of shape {list(input.shape)} and num_groups={num_groups}"
         )
     check_parameter_dtypes(input, weight, bias)
+    _check_channels(input, channels, weight, bias)
+    return group_norm_apply(input, weight, bias, num_groups, float(eps), False)
+
+
+def _check_channels(input: Tensor, channels: int, weight: Any, bias: Any) -> None:
     for name, t in (("weight", weight), ("bias", bias)):
         if t is not None and (len(t.shape) != 1 or t.numel() != channels):
             raise RuntimeError(
                 f"Expected {name} to be a vector of size equal to the number of channels in input, but got {name} of shape {list(t.shape)} and input of shape {list(input.shape)}"
             )
-    return group_norm_apply(input, weight, bias, num_groups, float(eps), False)
 
 
 @composite(
@@ -312,6 +319,7 @@ def native_group_norm(
         raise RuntimeError(
             f"Expected input of {N} * {C} * {HxW} elements in groups that divide {C}, but got {list(input.shape)} and {group}"
         )
+    _check_channels(input, C, weight, bias)
     out, mean, rstd = group_norm_apply(input.reshape(N, C, HxW), weight, bias, group, float(eps), True)
     return out.reshape(input.shape), mean, rstd
 
@@ -321,6 +329,11 @@ def _native_group_norm_backward(
     grad: Tensor, input: Tensor, mean: Tensor, rstd: Tensor, weight: Any, N: int, C: int, HxW: int, group: int, wanted: list[Any]
 ) -> tuple[Any, ...]:  # fmt: skip
     shape = (N, C, HxW)
+    if not mean.numel() == rstd.numel() == N * group:
+        raise RuntimeError(
+            f"Expected statistics of {N} * {group} groups, but got {list(mean.shape)} and {list(rstd.shape)}"
+        )
+    _check_channels(input, C, weight, None)
     given = (grad.reshape(shape), input.reshape(shape), weight, weight, mean, rstd, group, tuple(wanted))
     dx, dw, db = in_place_of(tuple(wanted), group_norm_grads(*given))
     return None if dx is None else dx.reshape(input.shape), dw, db

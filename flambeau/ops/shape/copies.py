@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...core.layout import contiguous_format
+from ...core.layout import contiguous_format, wrap_dim
 from ...core.tensor import Tensor
 from ..creation.convert import clone, detach
 from ..creation.memory import alias
@@ -28,15 +28,20 @@ def _copied(name: str, see: Callable[..., Any]) -> Any:
     return face
 
 
-def _slice(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
-    size = input.shape[dim]
-    first, last, _ = slice(start, end).indices(size)
-    return slice_dim(input, dim % len(input.shape), first, max(first, last), step)
+def slice_of(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
+    """Return a view of part of a dimension."""
+    if not input.shape:
+        raise IndexError("slice() cannot be applied to a 0-dim tensor.")
+    if step <= 0:
+        raise RuntimeError("slice step must be positive")
+    d = wrap_dim(dim, len(input.shape))
+    first, last, _ = slice(start, end).indices(input.shape[d])
+    return slice_dim(input, d, first, max(first, last), step)
 
 
 for _name, _see in {
     "alias_copy": alias, "detach_copy": detach, "as_strided_copy": as_strided, "expand_copy": expand, "permute_copy": permute,
-    "select_copy": select, "slice_copy": _slice, "squeeze_copy": squeeze, "t_copy": t, "transpose_copy": transpose,
+    "select_copy": select, "slice_copy": slice_of, "squeeze_copy": squeeze, "t_copy": t, "transpose_copy": transpose,
     "unfold_copy": unfold, "unsqueeze_copy": unsqueeze, "view_as_complex_copy": view_as_complex,
     "view_as_real_copy": view_as_real, "view_copy": view_,
 }.items():  # fmt: skip
