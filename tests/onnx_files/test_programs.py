@@ -79,6 +79,7 @@ PROGRAMS = {
     "a mask of columns": (lambda x: x[:, x[0] > 0] * 2, X),
     "places of both dimensions": (lambda x: x[torch.tensor([[0], [2]]), torch.tensor([1, -1])], X),
     "places of small integers": (written(_masked(lambda y: torch.tensor([1, 0], dtype=torch.int32), lambda y: 2.0)), X),
+    "whether a number is zero": (lambda x: x.sum().nonzero(), X),
     "repeated unequally": (lambda x: x.repeat_interleave(torch.tensor([1, 0, 2]), 0), X),
     "subscripts as numbers": (lambda x: torch.einsum(x, [0, 1], x, [2, 1], [2, 0]), X),
     "sign of integers": (lambda x: torch.copysign(x, -x), NUMBERS),

@@ -241,6 +241,11 @@ def argwhere(x: Tensor) -> Tensor:
     return x.nonzero()
 
 
+@made_of(aten.nonzero)
+def nonzero(x: Tensor) -> Tensor:
+    return aten.nonzero.default(x) if x.dim() else aten.nonzero.default(x.reshape(1))[:, :0]
+
+
 @made_of(aten.nonzero_static)
 def nonzero_static(x: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     rest = flambeau.full((size, x.dim()), fill_value, dtype=flambeau.int64)
