@@ -110,7 +110,7 @@ def cummax(g: Builder, self: Value, dim: int, name: str = "") -> tuple[Value, Va
     return values, places
 
 
-@form(aten.bincount)
+@form(aten.bincount, since=12)
 def bincount(g: Builder, self: Value, weights: Any = None, minlength: int = 0) -> Value:
     most = g.reduce("ReduceMax", g.cast(self, flambeau.int64), [0], False)
     count = g.op("Max", g.arithmetic("Add", most, 1), g.constant(np.array(minlength, np.int64))).known(
