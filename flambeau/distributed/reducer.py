@@ -80,10 +80,19 @@ class Reducer:
         self.divisor = process_group.size()
         self.expects = False  # between a forward pass that will be reduced and the end of its reduction
         self.unused: list[int] = []  # parameters that will get no gradient then
+        self._knows_outputs = (
+            False  # whether the last forward pass returned tensors in which these could be searched for
+        )
+        self._missed: set[int] = (
+            set()
+        )  # parameters that would have got one, had more of its outputs been part of the backward pass
         self.now: Iteration | None = None  # while gradients arrive
         self.rebuilt = False
         self.first_order: list[int] = []  # in which gradients became ready, for buckets that are still to be rebuilt
         self._hooks_per_step: dict[int, int] | None = None  # of a static graph: how often each gradient arrives
+        self._used_in_step: list[int] | None = (
+            None  # of a static graph: on how many ranks each parameter got a gradient
+        )
         self._lock = new_lock()
         self._used = [0] * len(self.params)
         self._make_buckets(bucket_indices)
@@ -156,7 +165,8 @@ class Reducer:
             self.logger.forward_ends()
         if self.now is not None:  # without a backward pass in between, the last forward pass counts
             self._fail(self._unfinished())
-        self.expects, self.unused[:] = True, []
+        self.expects, self.unused[:], self._knows_outputs = True, [], self._searches and bool(outputs)
+        self._missed.clear()
         if self.static_graph:
             if self._hooks_per_step is not None:
                 self.unused[:] = [i for i in range(len(self.params)) if i not in self._hooks_per_step]
@@ -168,14 +178,20 @@ class Reducer:
 
     def expect_nothing(self) -> None:
         """Do not reduce the gradients of the last forward pass."""
+        self._missed.clear()
         if self.now is None:
             self.expects = False
 
     def _arrived(self, index: int, *_: Any) -> None:
         """Handle the gradient of a parameter, which has been stored in `.grad`."""
         with self._lock:
-            if self._searches:
+            if self._searches or (self.static_graph and self._used_in_step is None):
                 self._used[index] = 1
+            if index in self._missed:
+                self._fail(
+                    "The gradients of this forward pass have been reduced. With find_unused_parameters=True all outputs that take"
+                    " part in the loss must do so in one backward pass: add up their losses."
+                )
             if not self.expects:
                 return
             now = self._begin() if self.now is None else self.now
@@ -196,7 +212,17 @@ class Reducer:
         else:
             for index in self.unused:
                 self._ready(now, index)
+            if self._knows_outputs:
+                now.backward.callbacks.append(self._end_of_pass)
         return now
+
+    def _end_of_pass(self) -> None:
+        """Count parameters as unused that only outputs without a gradient depend on."""
+        now = self.now
+        assert now is not None
+        self._missed.update(set(range(len(self.params))).difference(now.ready_order))
+        for index in sorted(self._missed):
+            self._ready(now, index)
 
     def _arrived_in_static_graph(self, now: Iteration, index: int) -> None:
         if self._hooks_per_step is None:
@@ -302,14 +328,18 @@ class Reducer:
         self._used[:] = [0] * len(self.params)
 
     def _used_anywhere(self) -> list[int] | None:
-        """Return which parameters got a gradient on any rank; None if unused parameters are not searched for."""
-        if not self._searches:
+        """Return which parameters got a gradient on any rank; None if unused parameters are not searched for. In a static graph the first
+        iteration decides."""
+        if not (self.find_unused or self.static_graph):
             return None
+        if self.static_graph and self._used_in_step is not None:
+            return self._used_in_step
         used = empty((len(self.params),), BY_NAME["int32"])
         for index, flag in enumerate(self._used):
             used[index] = flag
         records.all_reduce_(used, ReduceOp.SUM, self.group)
-        return used.tolist()
+        self._used_in_step = used.tolist()
+        return self._used_in_step
 
     def _take_results(self, bucket: Bucket, result: Any, used: list[int] | None) -> None:
         if bucket.sparse:

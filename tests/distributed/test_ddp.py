@@ -90,10 +90,38 @@ def unused_parameters(rank, size):
         ddp(torch.ones(1, 2), rank % 2).sum().backward()
     assert model.a.weight.grad.flatten().tolist() == [1.0] * 4 if size == 2 else model.a.weight.grad is not None
     assert model.c.weight.grad is None
+    ddp = DDP(Forked(), static_graph=True)
+    for _ in range(2):
+        ddp.zero_grad()
+        ddp(torch.ones(1, 2), rank % 2).sum().backward()
+        assert ddp.module.c.weight.grad is None
+        assert size == 1 or ddp.module.b.weight.grad.flatten().tolist() == [1 / 2] * 4
     strict = DDP(Forked())
     strict(torch.ones(1, 2), 0).sum().backward()
     with pytest.raises(RuntimeError, match="Expected to have finished reduction in the prior iteration"):
         strict(torch.ones(1, 2), 0)
+
+
+def unused_outputs(rank, size):
+    class Heads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.a, self.b = nn.Linear(2, 1), nn.Linear(2, 1)
+
+        def forward(self, x):
+            return {"a": [self.a(x), None], "b": (self.b(x), "text")}
+
+    model = DDP(Heads(), find_unused_parameters=True)
+    for i in range(3):  # the gradients of an output that the loss leaves out do not hold up the others
+        model.zero_grad()
+        outputs = model(torch.full((1, 2), float(rank)))
+        used, other = (model.module.a, model.module.b) if i != 1 else (model.module.b, model.module.a)
+        outputs["a" if i != 1 else "b"][0].sum().backward()
+        assert used.weight.grad.tolist() == [[(size - 1) / 2] * 2]
+        assert other.weight.grad is None
+    with pytest.raises(RuntimeError, match="in one backward pass"):  # these would not be averaged
+        outputs["b"][0].sum().backward()
 
 
 def accumulation(rank, size):
@@ -221,7 +249,7 @@ def different_models(rank, size):
 
 
 CHECKS = [
-    plain, small_buckets, views_of_buckets, static_graph, unused_parameters, accumulation, uneven_inputs, communication_hooks,
+    plain, small_buckets, views_of_buckets, static_graph, unused_parameters, unused_outputs, accumulation, uneven_inputs, communication_hooks,
     power_sgd, buffers_and_pickles, sync_batch_norm, optimizers, different_models,
 ]  # fmt: skip
 _outcome: dict[str, str] = {}
