@@ -278,7 +278,7 @@ def define_operator(schema: Schema, own_gradient: bool, tags: Iterable[Any] = ()
 
 def _namespace(name: str) -> _Namespace:
     """Return the namespace of this name, made if it does not exist."""
-    place = vars(ops).get(name)
+    place = getattr(ops, name) if name == "aten" else vars(ops).get(name)  # that one is made when it is first used
     if place is None:
         place = _Namespace(f"torch.ops.{name}")
         setattr(ops, name, place)

@@ -253,6 +253,9 @@ def test_operators_are_forgotten_with_their_library(library):
 def test_a_name_of_our_own_package_is_refused():
     with pytest.raises(ValueError, match="is taken"):
         flambeau.library.define("linalg::mine", "(Tensor x) -> Tensor")
+    with pytest.raises(ValueError, match="is taken"):  # also where nobody has used it yet
+        flambeau.library.Library("aten", "IMPL").impl("no_such_operator", lambda x: x * 7, "CPU")
+    assert flambeau.ops.aten.relu(flambeau.ones(1)).item() == 1
 
 
 @LIBRARIES
