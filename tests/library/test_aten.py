@@ -113,6 +113,8 @@ def test_arguments_that_do_not_fit_are_refused() -> None:
             lambda: aten.fractional_max_pool2d(wide, [2, 2], [3, 3], torch.rand(1, 1, 2)),
         ),
         (RuntimeError, "dtype torch.int64", lambda: aten.adaptive_max_pool2d_backward(plane, wide, plane)),
+        (RuntimeError, "output_size", lambda: aten._adaptive_avg_pool2d(wide, [1, 4, 3])),
+        (RuntimeError, "non-zero size", lambda: aten._adaptive_avg_pool2d(torch.ones(2, 0, 3), [4, 3])),
         (RuntimeError, "Expected dimensions", lambda: aten._adaptive_avg_pool2d_backward(wide[0], plane)),
         (
             ValueError,

@@ -177,12 +177,16 @@ def adaptive_size(name: str, input: Tensor, output_size: Any, dims: int) -> tupl
 
 def _adaptive_average(name: str, input: Tensor, output_size: Any, dims: int) -> Tensor:
     sizes = adaptive_size(name, input, output_size, dims)
+    if sizes == (1,) * dims and len(input.shape) >= dims and not input.is_quantized:  # means of codes round otherwise
+        return input.mean(list(range(-1, -dims - 1, -1)), keepdim=True)
+    return _adaptive_windows(name, input, sizes, dims)
+
+
+def _adaptive_windows(name: str, input: Tensor, sizes: tuple[int, ...], dims: int) -> Tensor:
     if min(sizes) < 0:
         raise RuntimeError(
             f"{name}: elements of output_size must be greater than or equal to 0 but received {{{', '.join(map(str, sizes))}}}"
         )
-    if sizes == (1,) * dims and len(input.shape) >= dims and not input.is_quantized:  # means of codes round otherwise
-        return input.mean(list(range(-1, -dims - 1, -1)), keepdim=True)
     if len(input.shape) not in (dims + 1, dims + 2):
         raise RuntimeError(f"{name}(): Expected {dims + 1}D or {dims + 2}D tensor, but got {list(input.shape)}")
     for i in range(1, dims + 1):
@@ -228,7 +232,7 @@ def _declare_adaptive(dims: int) -> None:
 
     @aten_only(name, backward=f"{name}_backward(grad, self)")
     def _(self: Tensor, output_size: list[int]) -> Tensor:
-        return _adaptive_averages[dims](self, tuple(map(_adaptive_band, self.shape[-dims:], output_size)))
+        return _adaptive_windows(name, self, adaptive_size(name, self, output_size, dims), dims)
 
     @aten_only(f"{name}_backward")
     def _(grad: Tensor, self: Tensor) -> Tensor:
