@@ -270,6 +270,32 @@ def test_what_the_library_calls_of_pythons_is_passed_over_natively(monkeypatch: 
     assert seen[copy.deepcopy.__code__] > 100 and id(copy.deepcopy.__code__) in observer.ran
 
 
+def test_one_event_is_enough_for_a_file_of_the_library_and_for_an_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The native filter passes over further code of a file that is known, which counts all the same, and over what an import runs."""
+    if not event_filter._native_setter() or not event_filter._file_place():
+        pytest.skip("no native filter here, or none that knows files")
+    seen: collections.Counter = collections.Counter()
+    event = observer_room._Watch.event
+    monkeypatch.setattr(
+        observer_room._Watch, "event", lambda self, f, *more: (seen.update([f.f_code]), event(self, f, *more))[1]
+    )
+    observer, space = Observer(), {"layer": nn.LSTM(2, 2), "x": flambeau.ones(1, 2)}
+    exec("def run():\n    layer(x)", space)  # noqa: S102
+    with observer.watching():
+        space["run"]()
+    names = observer.library_names
+    library = [code for kind, code in observer.kinds.values() if kind == observer_room.LIBRARY]
+    unseen = [code for code in library if code not in seen]
+    assert len(unseen) > 20 and all(names.issuperset(code.co_names) for code in unseen)
+    assert not any(code.co_filename == __file__ for code in unseen)
+    monkeypatch.delitem(sys.modules, "fractions", raising=False)
+    exec("def run():\n    import fractions", space)  # noqa: S102
+    seen.clear()
+    with observer.watching():
+        space["run"]()
+    assert 0 < sum(seen.values()) < 20
+
+
 @pytest.mark.parametrize("name", ["warn", "warn_explicit"])
 def test_warnings_of_the_library_that_are_not_shown_are_noticed(name: str) -> None:
     arguments = {"warn": "'', UserWarning", "warn_explicit": "'', UserWarning, '', 1"}[name]
