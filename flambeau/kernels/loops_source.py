@@ -16,23 +16,24 @@ def parse(function: Any) -> ast.FunctionDef:
     """Return the function's syntax tree, which must not be changed. It is checked against the imported code, since the file is read now."""
     code = function.__code__
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+        text = textwrap.dedent(inspect.getsource(function))
+        tree = ast.parse("\n" * (code.co_firstlineno - 1) + text).body[0]
     except (OSError, SyntaxError, IndexError) as error:
         raise KernelError(f"{code.co_filename}: the source of {function.__name__} cannot be read: {error}") from None
     if not isinstance(tree, ast.FunctionDef):
         raise KernelError(f"{code.co_filename}: {function.__name__} must be written with 'def'")
     if not _is_source_of(tree, code):
         raise KernelError(f"{code.co_filename}: the file has changed since {function.__name__} was imported from it")
-    return ast.increment_lineno(tree, code.co_firstlineno - 1)
+    return tree
 
 
 def _is_source_of(tree: ast.FunctionDef, code: Any) -> bool:
-    plain = ast.FunctionDef(tree.name, tree.args, tree.body, [], None, lineno=1)
+    plain = ast.FunctionDef(tree.name, tree.args, tree.body, [], None, lineno=1, col_offset=0)
     # Inside a function that owns the closed-over names, so that they compile as they did.
     owned: list[ast.stmt] = [ast.parse(f"{name} = None").body[0] for name in code.co_freevars]
     no_args = ast.arguments([], [], None, [], [], None, [])
-    outer = ast.FunctionDef("outer", no_args, [*owned, plain], [], None, lineno=1)
-    module = compile(ast.fix_missing_locations(ast.Module([outer], [])), "kernel", "exec")
+    outer = ast.FunctionDef("outer", no_args, [*owned, plain], [], None, lineno=1, col_offset=0)
+    module = compile(ast.Module([outer], []), "kernel", "exec")
     inner = next(c for c in module.co_consts if hasattr(c, "co_code"))
     again = next(c for c in inner.co_consts if hasattr(c, "co_code"))
     return (again.co_code, again.co_names, again.co_varnames) == (code.co_code, code.co_names, code.co_varnames) and [
