@@ -49,7 +49,7 @@ def _into_half_line(bound: Any, direction: int) -> Transform:
     return transforms.ComposeTransform([transforms.ExpTransform(), transforms.AffineTransform(bound, direction)])
 
 
-def _into_interval(c: Any) -> Transform:
+def _map_to_interval(c: Any) -> Transform:
     low, high = c.lower_bound, c.upper_bound
     if isinstance(low, Number) and isinstance(high, Number) and (low, high) == (0, 1):
         return transforms.SigmoidTransform()
@@ -66,8 +66,8 @@ _BIJECTIONS: dict[Any, Callable[[Any], Transform]] = {
     constraints.greater_than: _into_lower_bounded,
     constraints.greater_than_eq: _into_lower_bounded,
     constraints.less_than: lambda c: _into_half_line(c.upper_bound, -1),
-    constraints.interval: _into_interval,
-    constraints.half_open_interval: _into_interval,
+    constraints.interval: _map_to_interval,
+    constraints.half_open_interval: _map_to_interval,
     constraints.corr_cholesky: lambda c: transforms.CorrCholeskyTransform(),
 }
 # Only in transform_to, because they lose information (or are, as the simplex, easier on optimizers that way).

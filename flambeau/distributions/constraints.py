@@ -52,13 +52,13 @@ class _Dependent(Constraint):
 
     @property
     def is_discrete(self) -> bool:
-        return self._known("is_discrete")
+        return self._property_or_raise("is_discrete")
 
     @property
     def event_dim(self) -> int:
-        return self._known("event_dim")
+        return self._property_or_raise("event_dim")
 
-    def _known(self, name: str) -> Any:
+    def _property_or_raise(self, name: str) -> Any:
         value = getattr(self, "_" + name)
         if value is NotImplemented:
             raise NotImplementedError(f".{name} cannot be determined statically")
@@ -105,7 +105,7 @@ def _require(condition: bool, message: str) -> None:
         raise AssertionError(message)
 
 
-class _OnBase(Constraint):
+class _DerivedConstraint(Constraint):
     """A constraint derived from another one."""
 
     def __init__(self, base_constraint: Constraint) -> None:
@@ -124,7 +124,7 @@ class _OnBase(Constraint):
         return self.base_constraint.event_dim
 
 
-class _IndependentConstraint(_OnBase):
+class _IndependentConstraint(_DerivedConstraint):
     """Events of more dimensions, all of whose parts are in the base region."""
 
     def __init__(self, base_constraint: Constraint, reinterpreted_batch_ndims: int) -> None:
@@ -152,7 +152,7 @@ class _IndependentConstraint(_OnBase):
         return f"{type(self).__name__[1:]}({self.base_constraint!r}, {self.reinterpreted_batch_ndims})"
 
 
-class MixtureSameFamilyConstraint(_OnBase):
+class MixtureSameFamilyConstraint(_DerivedConstraint):
     """Outcomes that every component of a mixture can have."""
 
     def check(self, value: Tensor) -> Tensor:
@@ -165,7 +165,7 @@ class MixtureSameFamilyConstraint(_OnBase):
         return f"{type(self).__name__}({self.base_constraint!r})"
 
 
-class _Joined(Constraint):
+class _JoinedConstraint(Constraint):
     """Constraint of several regions side by side along one dimension."""
 
     def __init__(self, cseq: Sequence[Constraint], dim: int = 0) -> None:
@@ -187,7 +187,7 @@ class _Joined(Constraint):
         )
 
 
-class _Cat(_Joined):
+class _Cat(_JoinedConstraint):
     """Regions of slices of these lengths, joined as by `torch.cat`."""
 
     def __init__(self, cseq: Sequence[Constraint], dim: int = 0, lengths: Sequence[int] | None = None) -> None:
@@ -203,7 +203,7 @@ class _Cat(_Joined):
         return cat_tensors([c.check(part) for c, part in zip(self.cseq, parts)], self.dim)
 
 
-class _Stack(_Joined):
+class _Stack(_JoinedConstraint):
     """Regions of single entries, joined as by `torch.stack`."""
 
     @property
@@ -235,84 +235,84 @@ class _Real(Constraint):
         return value == value  # noqa: PLR0124
 
 
-class _Bounded(Constraint):
+class _BoundedConstraint(Constraint):
     """A constraint that prints its bounds."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__[1:]}({', '.join(f'{name}={bound}' for name, bound in vars(self).items())})"
 
 
-class _Above(_Bounded):
+class _LowerBounded(_BoundedConstraint):
     def __init__(self, lower_bound: Any) -> None:
         self.lower_bound = lower_bound
 
 
-class _Below(_Bounded):
+class _UpperBounded(_BoundedConstraint):
     def __init__(self, upper_bound: Any) -> None:
         self.upper_bound = upper_bound
 
 
-class _Between(_Bounded):
+class _TwoSided(_BoundedConstraint):
     def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
         self.lower_bound, self.upper_bound = lower_bound, upper_bound
 
 
-class _GreaterThan(_Above):
+class _GreaterThan(_LowerBounded):
     """Numbers above `lower_bound`."""
 
     def check(self, value: Tensor) -> Tensor:
         return self.lower_bound < value
 
 
-class _GreaterThanEq(_Above):
+class _GreaterThanEq(_LowerBounded):
     """Numbers from `lower_bound` upwards."""
 
     def check(self, value: Tensor) -> Tensor:
         return self.lower_bound <= value
 
 
-class _LessThan(_Below):
+class _LessThan(_UpperBounded):
     """Numbers below `upper_bound`."""
 
     def check(self, value: Tensor) -> Tensor:
         return value < self.upper_bound
 
 
-class _Interval(_Between):
+class _Interval(_TwoSided):
     """Numbers from `lower_bound` to `upper_bound`, both included."""
 
     def check(self, value: Tensor) -> Tensor:
         return (self.lower_bound <= value) & (value <= self.upper_bound)
 
 
-class _HalfOpenInterval(_Between):
+class _HalfOpenInterval(_TwoSided):
     """Numbers from `lower_bound` up to, but without, `upper_bound`."""
 
     def check(self, value: Tensor) -> Tensor:
         return (self.lower_bound <= value) & (value < self.upper_bound)
 
 
-def _whole(value: Tensor, inside: Tensor) -> Tensor:
+def _integer_inside(value: Tensor, inside: Tensor) -> Tensor:
     """Return `inside` restricted to integers; integer dtypes need no test."""
     return inside & (value % 1 == 0) if value.is_floating_point() else inside
 
 
-class _IntegerInterval(_Between):
+class _IntegerInterval(_TwoSided):
     """Integers from `lower_bound` to `upper_bound`, both included."""
 
     is_discrete = True
 
     def check(self, value: Tensor) -> Tensor:
-        return _whole(value, (self.lower_bound <= value) & (value <= self.upper_bound))
+        return _integer_inside(value, (self.lower_bound <= value) & (value <= self.upper_bound))
 
 
-class _IntegerGreaterThan(_Above):
+class _IntegerGreaterThan(_LowerBounded):
     """Integers from `lower_bound` upwards."""
 
     is_discrete = True
 
     def check(self, value: Tensor) -> Tensor:
-        return _whole(value, value >= self.lower_bound)
+        return _integer_inside(value, value >= self.lower_bound)
 
 
 # -- vectors ----------------------------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ class Bernoulli(ProbsOrLogits, ExponentialFamily):
         return binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        return self._counted(2, expand, self._param.dtype)
+        return self._count_up(2, expand, self._param.dtype)
 
     _mean_carrier_measure = 0
     _natural_params = property(lambda self: (self.probs.logit(),))
@@ -117,7 +117,7 @@ class Binomial(ProbsOrLogits):
         return -(log_prob.exp() * log_prob).sum(0)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        return self._counted(1 + self._common_count("enumerate_support"), expand, self._param.dtype)
+        return self._count_up(1 + self._common_count("enumerate_support"), expand, self._param.dtype)
 
 
 class Geometric(ProbsOrLogits):
@@ -260,7 +260,7 @@ class Categorical(ProbsOrLogits):
         return -(finite * self.probs).sum(-1)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        return self._counted(self._num_events, expand, int64)
+        return self._count_up(self._num_events, expand, int64)
 
 
 class OneHotCategorical(Parametric):

@@ -98,14 +98,14 @@ class TransformedDistribution(Parametric):
                 f"base_distribution needs to have shape with size at least {whole.domain.event_dim}, but got {base_shape}."
             )
         shape = whole.forward_shape(base_shape)
-        self.base_dist = _fitted(base_distribution, whole.inverse_shape(shape), whole.domain.event_dim)
+        self.base_dist = _fit_base(base_distribution, whole.inverse_shape(shape), whole.domain.event_dim)
         event_dim = max(whole.codomain.event_dim, event_dim + whole.codomain.event_dim - whole.domain.event_dim)
         cut = len(shape) - event_dim
         super().__init__(shape[:cut], shape[cut:], validate_args=validate_args)
 
-    def _expanded(self, name: str, value: Any, batch_shape: Size) -> Any:
+    def _expand_parameter(self, name: str, value: Any, batch_shape: Size) -> Any:
         if name != "base_dist":
-            return super()._expanded(name, value, batch_shape)
+            return super()._expand_parameter(name, value, batch_shape)
         shape = ComposeTransform(self.transforms).inverse_shape(batch_shape + self.event_shape)
         return value.expand(shape[: len(shape) - len(value.event_shape)])
 
@@ -121,17 +121,17 @@ class TransformedDistribution(Parametric):
     def has_rsample(self) -> bool:  # type: ignore[override]
         return self.base_dist.has_rsample
 
-    def _transformed(self, x: Tensor) -> Tensor:
+    def _apply_transforms(self, x: Tensor) -> Tensor:
         for transform in self.transforms:
             x = transform(x)
         return x
 
     def sample(self, sample_shape: Sequence[int] = Size()) -> Tensor:
         with no_grad():
-            return self._transformed(self.base_dist.sample(sample_shape))
+            return self._apply_transforms(self.base_dist.sample(sample_shape))
 
     def rsample(self, sample_shape: Sequence[int] = Size()) -> Tensor:
-        return self._transformed(self.base_dist.rsample(sample_shape))
+        return self._apply_transforms(self.base_dist.rsample(sample_shape))
 
     @checked
     def log_prob(self, value: Tensor) -> Tensor:
@@ -145,7 +145,7 @@ class TransformedDistribution(Parametric):
             value = x
         return total + _sum_rightmost(self.base_dist.log_prob(value), event_dim - len(self.base_dist.event_shape))
 
-    def _oriented(self, probability: Tensor) -> Tensor:
+    def _orient(self, probability: Tensor) -> Tensor:
         """Return the probability, or its complement if the transform is decreasing."""
         sign = ComposeTransform(self.transforms).sign
         return probability if isinstance(sign, int) and sign == 1 else sign * (probability - 0.5) + 0.5
@@ -155,10 +155,10 @@ class TransformedDistribution(Parametric):
             value = transform.inv(value)
         if self._validate_args:
             self.base_dist._validate_sample(value)
-        return self._oriented(self.base_dist.cdf(value))
+        return self._orient(self.base_dist.cdf(value))
 
     def icdf(self, value: Tensor) -> Tensor:
-        return self._transformed(self.base_dist.icdf(self._oriented(value)))
+        return self._apply_transforms(self.base_dist.icdf(self._orient(value)))
 
 
 def _as_list(transforms: Any) -> list[Transform]:
@@ -171,7 +171,7 @@ def _as_list(transforms: Any) -> list[Transform]:
     return transforms
 
 
-def _fitted(base: Distribution, shape: Size, event_dim: int) -> Distribution:
+def _fit_base(base: Distribution, shape: Size, event_dim: int) -> Distribution:
     """Return `base` with the shape and at least the event dimensions that the transforms take."""
     own = len(base.event_shape)
     if base.batch_shape + base.event_shape != shape:

@@ -269,16 +269,16 @@ class Parametric(Distribution):
         new = self._get_checked_instance(family, _instance)
         batch_shape = Size(batch_shape)
         for name, value in self.__dict__.items():
-            if name not in new.__dict__ and not self._recomputed(name):
-                new.__dict__[name] = self._expanded(name, value, batch_shape)
+            if name not in new.__dict__ and not self._is_recomputed(name):
+                new.__dict__[name] = self._expand_parameter(name, value, batch_shape)
         new._batch_shape = batch_shape
         return new
 
-    def _recomputed(self, name: str) -> bool:
+    def _is_recomputed(self, name: str) -> bool:
         """Return whether a cached value is dropped by `expand`: all but parameters, which are cheap to expand."""
         return name not in self._parameters() and isinstance(getattr(type(self), name, None), lazy_property)
 
-    def _expanded(self, name: str, value: Any, batch_shape: Size) -> Any:
+    def _expand_parameter(self, name: str, value: Any, batch_shape: Size) -> Any:
         if isinstance(value, Distribution):
             return value.expand(batch_shape + value.batch_shape[len(self._batch_shape) :])
         if name in (parameters := self._parameters()):
@@ -328,7 +328,7 @@ class ProbsOrLogits(Parametric):
     def probs(self) -> Tensor:
         return logits_to_probs(self.logits, self._binary)
 
-    def _counted(self, number: int, expand: bool, dtype: Any) -> Tensor:
+    def _count_up(self, number: int, expand: bool, dtype: Any) -> Tensor:
         """Return 0 ... number - 1 along a new first dimension."""
         values = arange(number, dtype=dtype, device=self._param.device).view(-1, *(1 for _ in self._batch_shape))
         return values.expand(-1, *self._batch_shape) if expand else values

@@ -241,7 +241,7 @@ class ContinuousBernoulli(ProbsOrLogits, ExponentialFamily):
     def probs(self) -> Tensor:
         return clamp_probs(logits_to_probs(self.logits, True))
 
-    def _stable(self, value: Tensor, lims: tuple[float, float]) -> tuple[Tensor, Tensor]:
+    def _mask_stable(self, value: Tensor, lims: tuple[float, float]) -> tuple[Tensor, Tensor]:
         """Return a mask where the exact formulas can be used, and `value` with a harmless number elsewhere."""
         stable = (value <= lims[0]) | (value > lims[1])
         return stable, where(stable, value, lims[0])
@@ -251,20 +251,20 @@ class ContinuousBernoulli(ProbsOrLogits, ExponentialFamily):
 
     def _cont_bern_log_norm(self) -> Tensor:
         """Return the logarithm of the factor that normalises the density: 2 atanh(1 - 2 p) / (1 - 2 p)."""
-        stable, p = self._stable(self.probs, self._lims)
+        stable, p = self._mask_stable(self.probs, self._lims)
         exact = self._log_odds(p).abs().log() - (1 - 2 * p).abs().log()
         square = (self.probs - 0.5).square()
         return where(stable, exact, math.log(2) + (4 / 3 + 104 / 45 * square) * square)
 
     @property
     def mean(self) -> Tensor:
-        stable, p = self._stable(self.probs, self._lims)
+        stable, p = self._mask_stable(self.probs, self._lims)
         x = self.probs - 0.5
         return where(stable, p / (2 * p - 1) - self._log_odds(p).reciprocal(), 0.5 + (1 / 3 + 16 / 45 * x.square()) * x)
 
     @property
     def variance(self) -> Tensor:
-        stable, p = self._stable(self.probs, self._lims)
+        stable, p = self._mask_stable(self.probs, self._lims)
         square = (self.probs - 0.5).square()
         exact = p * (p - 1) / (1 - 2 * p).square() + self._log_odds(p).pow(-2)
         return where(stable, exact, 1 / 12 - (1 / 15 - 128 / 945 * square) * square)
@@ -279,13 +279,13 @@ class ContinuousBernoulli(ProbsOrLogits, ExponentialFamily):
 
     @checked
     def cdf(self, value: Tensor) -> Tensor:
-        stable, p = self._stable(self.probs, self._lims)
+        stable, p = self._mask_stable(self.probs, self._lims)
         exact = (p.pow(value) * (1 - p).pow(1 - value) + p - 1) / (2 * p - 1)
         inside = where(stable, exact, value)
         return where(value <= 0, 0.0, where(value >= 1, 1.0, inside))
 
     def icdf(self, value: Tensor) -> Tensor:
-        stable, p = self._stable(self.probs, self._lims)
+        stable, p = self._mask_stable(self.probs, self._lims)
         exact = ((value * (2 * p - 1) - p).log1p() - (-p).log1p()) / self._log_odds(p)
         return where(stable, exact, value)
 
@@ -296,7 +296,7 @@ class ContinuousBernoulli(ProbsOrLogits, ExponentialFamily):
     _natural_params = property(lambda self: (self.logits,))
 
     def _log_normalizer(self, x: Tensor) -> Tensor:
-        stable, safe = self._stable(x, (self._lims[0] - 0.5, self._lims[1] - 0.5))
+        stable, safe = self._mask_stable(x, (self._lims[0] - 0.5, self._lims[1] - 0.5))
         taylor = 0.5 * x + x.pow(2) / 24 - x.pow(4) / 2880
         return where(stable, safe.expm1().abs().log() - safe.abs().log(), taylor)
 

@@ -29,8 +29,8 @@ from .utils import _sum_rightmost, euler_constant
 __all__ = ["kl_divergence", "register_kl"]
 
 _Formula = Callable[[Any, Any], Tensor]
-_registered: dict[tuple[type, type], _Formula] = may_change({}, "_found")
-_found: dict[tuple[type, type], _Formula | None] = {}
+_registered: dict[tuple[type, type], _Formula] = may_change({}, "_formula_cache")
+_formula_cache: dict[tuple[type, type], _Formula | None] = {}
 
 
 def register_kl(type_p: type, type_q: type) -> Callable[[_Formula], _Formula]:
@@ -46,7 +46,7 @@ def register_kl(type_p: type, type_q: type) -> Callable[[_Formula], _Formula]:
 
     def decorator(formula: _Formula) -> _Formula:
         _registered[type_p, type_q] = formula
-        _found.clear()
+        _formula_cache.clear()
         return formula
 
     return decorator
@@ -77,9 +77,9 @@ def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
     tensor(0.5000)
     """
     pair = type(p), type(q)
-    if pair not in _found:
-        _found[pair] = _find(*pair)
-    formula = _found[pair]
+    if pair not in _formula_cache:
+        _formula_cache[pair] = _find(*pair)
+    formula = _formula_cache[pair]
     if formula is None:
         raise NotImplementedError(
             f"No KL(p || q) is implemented for p type {type(p).__name__} and q type {type(q).__name__}"
@@ -247,7 +247,7 @@ def _uniform_pareto(p: Uniform, q: Pareto) -> Tensor:
 @_register((Pareto,), (Beta, ContinuousBernoulli, Uniform))
 @_register((Beta, ContinuousBernoulli), (Pareto,))
 @_register((Poisson,), (Bernoulli, Binomial))
-def _infinite(p: Any, q: Any) -> Tensor:
+def _infinite_divergence(p: Any, q: Any) -> Tensor:
     mean = p.mean
     return full(p.batch_shape, math.inf, dtype=mean.dtype, device=mean.device)
 
@@ -255,7 +255,7 @@ def _infinite(p: Any, q: Any) -> Tensor:
 # -- discrete ---------------------------------------------------------------------------------------------------------
 
 
-def _half_bernoulli(p: Tensor, q: Tensor, logits_p: Tensor, logits_q: Tensor) -> Tensor:
+def _bernoulli_term(p: Tensor, q: Tensor, logits_p: Tensor, logits_q: Tensor) -> Tensor:
     """Return p log(p / q), one of the two terms, with its limits."""
     term = p * (softplus(-logits_q) - softplus(-logits_p))
     return term.masked_fill(q == 0, math.inf).masked_fill(p == 0, 0)
@@ -263,8 +263,8 @@ def _half_bernoulli(p: Tensor, q: Tensor, logits_p: Tensor, logits_q: Tensor) ->
 
 @register_kl(Bernoulli, Bernoulli)
 def _bernoulli_bernoulli(p: Bernoulli, q: Bernoulli) -> Tensor:
-    success = _half_bernoulli(p.probs, q.probs, p.logits, q.logits)
-    return success + _half_bernoulli(1 - p.probs, 1 - q.probs, -p.logits, -q.logits)
+    success = _bernoulli_term(p.probs, q.probs, p.logits, q.logits)
+    return success + _bernoulli_term(1 - p.probs, 1 - q.probs, -p.logits, -q.logits)
 
 
 @register_kl(Bernoulli, Poisson)

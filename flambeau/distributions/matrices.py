@@ -34,7 +34,7 @@ def _precision_to_scale_tril(precision: Tensor) -> Tensor:
     return linalg.solve_triangular(upper.mT, unit, upper=False)
 
 
-def _whitened(factor: Tensor, vectors: Tensor) -> Tensor:
+def _whiten(factor: Tensor, vectors: Tensor) -> Tensor:
     """Return inverse(factor) @ v for vectors v along the last dimension."""
     if factor.dim() > 2:
         return linalg.solve_triangular(factor, vectors.unsqueeze(-1), upper=False).squeeze(-1)
@@ -145,7 +145,7 @@ class MultivariateNormal(CovarianceForms, Gaussian):
         return self._unbroadcasted_scale_tril.diagonal(0, -2, -1).log().sum(-1)
 
     def _mahalanobis(self, difference: Tensor) -> Tensor:
-        return _whitened(self._unbroadcasted_scale_tril, difference).square().sum(-1)
+        return _whiten(self._unbroadcasted_scale_tril, difference).square().sum(-1)
 
     def _trace_with_inverse(self, root: Tensor) -> Tensor:
         return linalg.solve_triangular(self._unbroadcasted_scale_tril, root, upper=False).square().sum((-2, -1))
@@ -200,7 +200,7 @@ class LowRankMultivariateNormal(Gaussian):
             ) from problem
         self.loc, self.cov_factor, self.cov_diag = columns[0][..., 0], columns[1], columns[2][..., 0]
         self._unbroadcasted_cov_factor, self._unbroadcasted_cov_diag = cov_factor, cov_diag
-        self._capacitance_tril = linalg.cholesky(_plus_one(self._scaled_factor() @ cov_factor))
+        self._capacitance_tril = linalg.cholesky(_add_identity(self._scaled_factor() @ cov_factor))
         super().__init__(self.loc.shape[:-1], event_shape, validate_args=validate_args)
 
     def _scaled_factor(self) -> Tensor:
@@ -219,7 +219,7 @@ class LowRankMultivariateNormal(Gaussian):
     def scale_tril(self) -> Tensor:
         deviation = self._unbroadcasted_cov_diag.sqrt().unsqueeze(-1)
         relative = self._unbroadcasted_cov_factor / deviation
-        return self._full(deviation * linalg.cholesky(_plus_one(relative @ relative.mT)))
+        return self._full(deviation * linalg.cholesky(_add_identity(relative @ relative.mT)))
 
     @lazy_property
     def covariance_matrix(self) -> Tensor:
@@ -246,7 +246,7 @@ class LowRankMultivariateNormal(Gaussian):
     def _mahalanobis(self, difference: Tensor) -> Tensor:
         inside = (self._scaled_factor() @ difference.unsqueeze(-1)).squeeze(-1)
         outside = (difference.square() / self._unbroadcasted_cov_diag).sum(-1)
-        return outside - _whitened(self._capacitance_tril, inside).square().sum(-1)
+        return outside - _whiten(self._capacitance_tril, inside).square().sum(-1)
 
     def _trace_with_inverse(self, root: Tensor) -> Tensor:
         inside = linalg.solve_triangular(self._capacitance_tril, self._scaled_factor() @ root, upper=False)
@@ -257,7 +257,7 @@ class LowRankMultivariateNormal(Gaussian):
         return cat([self.cov_factor, diag_embed(self.cov_diag.sqrt())], -1)
 
 
-def _plus_one(matrix: Tensor) -> Tensor:
+def _add_identity(matrix: Tensor) -> Tensor:
     return matrix + eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
 
 

@@ -16,7 +16,7 @@ from .transform_base import ByValue, Transform, _clipped_sigmoid
 from .utils import tril_matrix_to_vec, vec_to_tril_matrix
 
 
-def _need(condition: bool, message: str) -> None:
+def _require(condition: bool, message: str) -> None:
     if not condition:
         raise ValueError(message)
 
@@ -49,15 +49,15 @@ class CorrCholeskyTransform(Transform):
         return left.log().sum(-1) / 2 + log_tanh_slope.sum(-1)
 
     def forward_shape(self, shape: Size) -> Size:
-        _need(len(shape) >= 1, "Too few dimensions on input")
+        _require(len(shape) >= 1, "Too few dimensions on input")
         entries = shape[-1]
         side = round((1 + (1 + 8 * entries) ** 0.5) / 2)
-        _need(side * (side - 1) // 2 == entries, "Input is not a flattened lower-diagonal number")
+        _require(side * (side - 1) // 2 == entries, "Input is not a flattened lower-diagonal number")
         return shape[:-1] + (side, side)
 
     def inverse_shape(self, shape: Size) -> Size:
-        _need(len(shape) >= 2, "Too few dimensions on input")
-        _need(shape[-2] == shape[-1], "Input is not square")
+        _require(len(shape) >= 2, "Too few dimensions on input")
+        _require(shape[-2] == shape[-1], "Input is not square")
         return shape[:-2] + (shape[-1] * (shape[-1] - 1) // 2,)
 
 
@@ -74,7 +74,7 @@ class SoftmaxTransform(ByValue):
         return y.log()
 
     def forward_shape(self, shape: Size) -> Size:
-        _need(len(shape) >= 1, "Too few dimensions on input")
+        _require(len(shape) >= 1, "Too few dimensions on input")
         return shape
 
     inverse_shape = forward_shape
@@ -108,11 +108,11 @@ class StickBreakingTransform(ByValue):
         return (y[..., :-1].log() - shifted + logsigmoid(shifted)).sum(-1)
 
     def forward_shape(self, shape: Size) -> Size:
-        _need(len(shape) >= 1, "Too few dimensions on input")
+        _require(len(shape) >= 1, "Too few dimensions on input")
         return shape[:-1] + (shape[-1] + 1,)
 
     def inverse_shape(self, shape: Size) -> Size:
-        _need(len(shape) >= 1, "Too few dimensions on input")
+        _require(len(shape) >= 1, "Too few dimensions on input")
         return shape[:-1] + (shape[-1] - 1,)
 
 

@@ -177,7 +177,7 @@ class _InverseTransform(Transform):
         return self.__dict__.copy()
 
 
-def _widened(region: constraints.Constraint, event_dim: int) -> constraints.Constraint:
+def _widen_region(region: constraints.Constraint, event_dim: int) -> constraints.Constraint:
     extra = event_dim - region.event_dim
     return constraints.independent(region, extra) if extra else region
 
@@ -193,21 +193,21 @@ class ComposeTransform(ByValue):
 
     @constraints.dependent_property(is_discrete=False)
     def domain(self) -> constraints.Constraint:
-        return self._end([(p.codomain, p.domain) for p in reversed(self.parts)])
+        return self._last_region([(p.codomain, p.domain) for p in reversed(self.parts)])
 
     @constraints.dependent_property(is_discrete=False)
     def codomain(self) -> constraints.Constraint:
-        return self._end([(p.domain, p.codomain) for p in self.parts])
+        return self._last_region([(p.domain, p.codomain) for p in self.parts])
 
     @staticmethod
-    def _end(regions: list[tuple[constraints.Constraint, constraints.Constraint]]) -> constraints.Constraint:
+    def _last_region(regions: list[tuple[constraints.Constraint, constraints.Constraint]]) -> constraints.Constraint:
         """Return the last region of a chain (from, to), (from, to) ..., with as many event dimensions as the widest needs."""
         if not regions:
             return constraints.real
         event_dim = regions[0][0].event_dim
         for source, target in regions:
             event_dim = max(event_dim + target.event_dim - source.event_dim, target.event_dim)
-        return _widened(regions[-1][1], event_dim)
+        return _widen_region(regions[-1][1], event_dim)
 
     @property
     def bijective(self) -> bool:

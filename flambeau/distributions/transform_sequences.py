@@ -12,7 +12,7 @@ from .transform_base import Transform
 from .utils import _sum_rightmost
 
 
-class _Sliced(Transform):
+class _SlicedTransform(Transform):
     """Base of transforms of slices: `_split` divides a tensor into one part per transform, `_join` joins the parts."""
 
     transforms: list[Transform]
@@ -44,7 +44,7 @@ class _Sliced(Transform):
     def _inverse(self, y: Tensor) -> Tensor:
         return self._join([t.inv(part) for t, part in zip(self.transforms, self._split(y, "y"))], self.dim)
 
-    def _determinants(self, x: Tensor, y: Tensor) -> list[Tensor]:
+    def _part_log_determinants(self, x: Tensor, y: Tensor) -> list[Tensor]:
         parts = zip(self.transforms, self._split(x, "x"), self._split(y, "y"))
         return [t.log_abs_det_jacobian(a, b) for t, a, b in parts]
 
@@ -53,7 +53,7 @@ class _Sliced(Transform):
         return all(t.bijective for t in self.transforms)
 
 
-class CatTransform(_Sliced):
+class CatTransform(_SlicedTransform):
     """Slices of these lengths (1 each by default) along `dim`, joined by `cat`.
 
     >>> t = CatTransform([ExpTransform(), identity_transform], dim=0, lengths=[1, 2])
@@ -87,7 +87,7 @@ class CatTransform(_Sliced):
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         terms = [
             _sum_rightmost(term, self.event_dim - t.event_dim)
-            for t, term in zip(self.transforms, self._determinants(x, y))
+            for t, term in zip(self.transforms, self._part_log_determinants(x, y))
         ]
         dim = (self.dim - x.dim() if self.dim >= 0 else self.dim) + self.event_dim
         # Joined along a dimension of the event, the parts make one event.
@@ -102,7 +102,7 @@ class CatTransform(_Sliced):
         return constraints.cat([t.codomain for t in self.transforms], self.dim, self.lengths)
 
 
-class StackTransform(_Sliced):
+class StackTransform(_SlicedTransform):
     """A transform for each index along `dim`."""
 
     _fields = ("transforms", "dim")
@@ -116,7 +116,7 @@ class StackTransform(_Sliced):
         return z.unbind(self.dim)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        return stack(self._determinants(x, y), self.dim)
+        return stack(self._part_log_determinants(x, y), self.dim)
 
     @constraints.dependent_property
     def domain(self) -> Any:

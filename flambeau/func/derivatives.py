@@ -19,7 +19,7 @@ Argnums = Any  # an int or a tuple of ints
 # -- choosing arguments -------------------------------------------------------------------------------------------------
 
 
-def _chosen(args: tuple, argnums: Argnums) -> tuple[int, ...]:
+def _argument_positions(args: tuple, argnums: Argnums) -> tuple[int, ...]:
     """Return the positions that `argnums` names."""
     if not isinstance(argnums, (int, tuple)):
         raise RuntimeError(f"argnums must be int or Tuple[int, ...], got: {type(argnums)}")
@@ -37,9 +37,9 @@ def _chosen(args: tuple, argnums: Argnums) -> tuple[int, ...]:
     return tuple(positions)
 
 
-def _of_chosen(func: Callable, args: tuple, kwargs: dict, argnums: Argnums) -> tuple[Callable, tuple]:
+def _partial_function(func: Callable, args: tuple, kwargs: dict, argnums: Argnums) -> tuple[Callable, tuple]:
     """Return the function of the chosen arguments alone, and those arguments."""
-    positions = _chosen(args, argnums)
+    positions = _argument_positions(args, argnums)
 
     def partial(*chosen: Any) -> Any:
         given = list(args)
@@ -53,7 +53,7 @@ def _of_chosen(func: Callable, args: tuple, kwargs: dict, argnums: Argnums) -> t
 # -- reverse mode -------------------------------------------------------------------------------------------------------
 
 
-def _with_aux(result: Any, has_aux: bool, name: str) -> tuple[Any, Any]:
+def _split_aux(result: Any, has_aux: bool, name: str) -> tuple[Any, Any]:
     if not has_aux:
         return result, None
     if not isinstance(result, tuple) or len(result) != 2:
@@ -81,13 +81,13 @@ def grad_and_value(func: Function, argnums: Argnums = 0, has_aux: bool = False) 
 
     @functools.wraps(func)
     def gradient_and_value(*args: Any, **kwargs: Any) -> Any:
-        chosen = _chosen(args, argnums)
+        chosen = _argument_positions(args, argnums)
         tape = Tape()
         with tape:
             given = list(args)
             for position in chosen:
                 given[position] = tree_map(tape.follow, args[position])
-            value, aux = _with_aux(func(*given, **kwargs), has_aux, "grad_and_value(f)(*args)")
+            value, aux = _split_aux(func(*given, **kwargs), has_aux, "grad_and_value(f)(*args)")
             _check_number(value)
             lowered = tape.lower(value)
             follows_on = tape.leads_outside([lowered])
@@ -128,7 +128,7 @@ def _flat_outputs(outputs: Any, name: str) -> tuple[list[Tensor], TreeSpec]:
     return flat, spec
 
 
-class _Traced:
+class _TracedCall:
     """A function that has been called once, with the graph of the call."""
 
     def __init__(self, func: Callable, primals: tuple, has_aux: bool, name: str):
@@ -136,7 +136,7 @@ class _Traced:
         with self.tape as tape:
             self.spec = tree_flatten(primals)[1]
             inside = tree_map(tape.follow if name.startswith("vjp") else tape.follow_forward, primals)
-            outputs, self.aux = _with_aux(func(*inside), has_aux, name)
+            outputs, self.aux = _split_aux(func(*inside), has_aux, name)
             flat, self.out_spec = _flat_outputs(outputs, name)
             self.lowered = [tape.lower(o) for o in flat]
             self.shapes = [o.shape for o in flat]
@@ -160,7 +160,7 @@ class _Traced:
 
 def vjp(func: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """Return (func(*primals), the function that multiplies a vector with the Jacobian there[, aux])."""
-    traced = _Traced(func, primals, has_aux, "vjp(f, *primals)")
+    traced = _TracedCall(func, primals, has_aux, "vjp(f, *primals)")
 
     def product(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> tuple:
         vectors, spec = tree_flatten(cotangents)
@@ -183,21 +183,21 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]
 # -- forward mode -------------------------------------------------------------------------------------------------------
 
 
-class _Linear:
+class _LinearMap:
     """The derivative of a traced function as a linear map of the inputs. A vector times the Jacobian is linear in the
     vector, so the derivative of that product is the Jacobian itself."""
 
-    def __init__(self, traced: _Traced):
+    def __init__(self, traced: _TracedCall):
         self.traced, tape = traced, traced.tape
         before = tape.records_outside
         with Tape():
-            self.seeds = [_seed(o) for o in traced.lowered]
+            self.seeds = [_default_seed(o) for o in traced.lowered]
             for seed in self.seeds:
                 seed._ensure_autograd().tape = tape
             self.rows = products(traced.lowered, tape.leaves, self.seeds, True, LinearPass)
         tape.records_outside = before
 
-    def forth(self, tangents: list[Tensor]) -> list[Tensor]:
+    def jvp(self, tangents: list[Tensor]) -> list[Tensor]:
         traced, tape = self.traced, self.traced.tape
         follows_on = traced.needs_graph(tangents) or (traced.needs_graph([]) and tape.leads_outside(self.rows))
         lowered = [tape.lower(t) for t in tangents]
@@ -206,7 +206,7 @@ class _Linear:
         return [tape.raise_(next(found) if s.requires_grad else zeros_like(s)) for s in self.seeds]
 
 
-def _seed(output: Tensor) -> Tensor:
+def _default_seed(output: Tensor) -> Tensor:
     seed = output.new_ones(output.shape)
     return seed.requires_grad_() if output.dtype.is_floating_point or output.dtype.is_complex else seed
 
@@ -248,10 +248,10 @@ def jvp(func: Function, primals: Any, tangents: Any, *, strict: bool = False, ha
     if not isinstance(primals, tuple):
         raise RuntimeError(f"{name}: Expected primals to be a tuple. E.g. it should be valid to call f(*primals).")
     vectors = _check_tangents(primals, tangents, name)
-    traced = _Traced(func, primals, has_aux, name)
+    traced = _TracedCall(func, primals, has_aux, name)
     if strict and not all(o.requires_grad for o in traced.lowered):
         raise RuntimeError(f"{name}: with strict=True every output must depend on the inputs")
-    result = tree_unflatten(_Linear(traced).forth(vectors), traced.out_spec)
+    result = tree_unflatten(_LinearMap(traced).jvp(vectors), traced.out_spec)
     return (traced.outputs, result, traced.aux) if has_aux else (traced.outputs, result)
 
 
@@ -259,12 +259,12 @@ def linearize(func: Function, *primals: Any) -> tuple[Any, ...]:
     """Return (func(*primals), the function that multiplies the Jacobian there with tangents)."""
     for leaf in tree_flatten(primals)[0]:
         _check_differentiable(leaf)
-    traced = _Traced(func, primals, False, "linearize(f, *primals)")
-    linear = _Linear(traced)
+    traced = _TracedCall(func, primals, False, "linearize(f, *primals)")
+    linear = _LinearMap(traced)
 
     def product(*tangents: Any) -> Any:
         vectors = _check_tangents(primals, tangents, "linearize")
-        return tree_unflatten(linear.forth(vectors), traced.out_spec)
+        return tree_unflatten(linear.jvp(vectors), traced.out_spec)
 
     return traced.outputs, product
 
@@ -302,17 +302,17 @@ def jacrev(
 
     @functools.wraps(func)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        partial, primals = _of_chosen(func, args, kwargs, argnums)
-        traced = _Traced(partial, primals, has_aux, "vjp(f, *primals)")
+        partial, primals = _partial_function(func, args, kwargs, argnums)
+        traced = _TracedCall(partial, primals, has_aux, "vjp(f, *primals)")
         outputs = tree_flatten(traced.outputs)[0]
         follows_on = traced.needs_graph([])
-        rows = _mapped(lambda *vectors: tuple(traced.back(list(vectors), follows_on)), _basis(outputs), chunk_size)
+        rows = _map_over(lambda *vectors: tuple(traced.back(list(vectors), follows_on)), _basis(outputs), chunk_size)
         inputs = tree_flatten(primals)[0]
         table, start = [], 0
         for out in outputs:
             n = out.numel()
             blocks = [r.narrow(0, start, n).reshape((*out.shape, *x.shape)) for r, x in zip(rows, inputs)]
-            table.append(_for_arguments(blocks, traced.spec, argnums))
+            table.append(_nest_by_argument(blocks, traced.spec, argnums))
             start += n
         result = tree_unflatten(table, traced.out_spec)
         return (result, traced.aux) if has_aux else result
@@ -320,11 +320,11 @@ def jacrev(
     return jacobian
 
 
-def _mapped(product: Callable, basis: list[Tensor], chunk_size: int | None, randomness: str = "error") -> tuple:
+def _map_over(product: Callable, basis: list[Tensor], chunk_size: int | None, randomness: str = "error") -> tuple:
     return vmap(product, randomness=randomness, chunk_size=chunk_size)(*basis)
 
 
-def _for_arguments(blocks: list[Tensor], spec: TreeSpec, argnums: Argnums) -> Any:
+def _nest_by_argument(blocks: list[Tensor], spec: TreeSpec, argnums: Argnums) -> Any:
     result = tree_unflatten(blocks, spec)
     return result if isinstance(argnums, tuple) else result[0]
 
@@ -334,13 +334,13 @@ def jacfwd(func: Function, argnums: Argnums = 0, has_aux: bool = False, *, rando
 
     @functools.wraps(func)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        partial, primals = _of_chosen(func, args, kwargs, argnums)
+        partial, primals = _partial_function(func, args, kwargs, argnums)
         inputs = tree_flatten(primals)[0]
         for x in inputs:
             _check_differentiable(x)
-        traced = _Traced(partial, primals, has_aux, "jvp(f, primals, tangents)")
-        linear = _Linear(traced)
-        columns = _mapped(lambda *tangents: tuple(linear.forth(list(tangents))), _basis(inputs), None, randomness)
+        traced = _TracedCall(partial, primals, has_aux, "jvp(f, primals, tangents)")
+        linear = _LinearMap(traced)
+        columns = _map_over(lambda *tangents: tuple(linear.jvp(list(tangents))), _basis(inputs), None, randomness)
         table = []
         for out, column in zip(tree_flatten(traced.outputs)[0], columns):
             blocks, start = [], 0
@@ -348,7 +348,7 @@ def jacfwd(func: Function, argnums: Argnums = 0, has_aux: bool = False, *, rando
                 n = x.numel()
                 blocks.append(column.narrow(0, start, n).movedim(0, -1).reshape((*out.shape, *x.shape)))
                 start += n
-            table.append(_for_arguments(blocks, traced.spec, argnums))
+            table.append(_nest_by_argument(blocks, traced.spec, argnums))
         result = tree_unflatten(table, traced.out_spec)
         return (result, traced.aux) if has_aux else result
 

@@ -26,19 +26,19 @@ class DimensionBindError(Exception):
     """Raised if a dimension has another size than the one it is bound to, or does not belong to a tensor."""
 
 
-class _FirstClass:
+class _FirstClassBase:
     """Base of dimensions and of tensors with them: operators, methods of tensors, and `order`."""
 
     # `_value` is the memory, whose leading dimensions are `_dims`.
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
-        return _called(func, args, kwargs or {})
+        return _call_operator(func, args, kwargs or {})
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(PlainTensor, name)
         if callable(method):
-            return functools.partial(_called, method, (self,))
+            return functools.partial(_call_operator, method, (self,))
         return getattr(self._value, name)
 
     @property
@@ -65,27 +65,27 @@ class _FirstClass:
                     f"order: {d} is not a dimension of this tensor, or is named twice: it has {self._dims}"
                 )
         left = tuple(d for d in self._dims if d not in flat)
-        value = _arranged(self, (*left, *flat))
+        value = _arrange(self, (*left, *flat))
         size = dict(zip(self._dims, self._value.shape))
         sizes = [math.prod(size[d] for d in w) if isinstance(w, tuple) else size[w] for w in wanted]
         value = value.reshape([size[d] for d in left] + sizes + list(self.shape))
         return Tensor(value, left) if left else value
 
     def __getitem__(self, index: Any) -> Any:
-        return _indexed(self, index)
+        return _index_tensor(self, index)
 
     def __repr__(self) -> str:
         return f"{self._value!r}\nwith dims={self._dims} sizes={tuple(self.shape)}"
 
 
-class Tensor(_FirstClass):
+class Tensor(_FirstClassBase):
     """A tensor whose first dimensions are first-class ones."""
 
     def __init__(self, value: PlainTensor, dims: tuple[Dim, ...]) -> None:
         self._value, self._dims = value, dims
 
 
-class Dim(_FirstClass):
+class Dim(_FirstClassBase):
     """A dimension; its size is that of the first tensor it indexes. As a tensor it is the range of its indices."""
 
     def __init__(self, name: str, size: int | None = None) -> None:
@@ -134,40 +134,40 @@ def dims(n: int = 1, lists: int = 0) -> Any:
 def stack(tensors: Any, new_dim: Dim, dim: int = 0) -> Tensor:
     """Join tensors along a new first-class dimension."""
     new_dim.size = len(tensors)
-    return _indexed(plain_stack(list(tensors), 0), new_dim)
+    return _index_tensor(plain_stack(list(tensors), 0), new_dim)
 
 
 # -- calls ------------------------------------------------------------------------------------------------------------------
 
 
-def _arranged(t: Any, wanted: tuple[Dim, ...]) -> PlainTensor:
+def _arrange(t: Any, wanted: tuple[Dim, ...]) -> PlainTensor:
     """Return the memory of a tensor with its first-class dimensions in another order."""
     count = len(t._dims)
     return t._value.permute(*(t._dims.index(d) for d in wanted), *range(count, t._value.dim()))
 
 
-def _mapped(function: Callable[..., Any], operands: list[Any]) -> Any:
+def _map_over(function: Callable[..., Any], operands: list[Any]) -> Any:
     """Call a function of the positional dimensions of operands for every index of the first-class ones."""
     every = tuple(dict.fromkeys(d for t in operands for d in t._dims))
     owned = [tuple(d for d in every if d in t._dims) for t in operands]
     for d in reversed(every):
         function = vmap(function, tuple(0 if d in own else None for own in owned), randomness="different")
-    result = function(*(_arranged(t, own) for t, own in zip(operands, owned)))
+    result = function(*(_arrange(t, own) for t, own in zip(operands, owned)))
     return tree_map(lambda value: Tensor(value, every) if every else value, result)
 
 
 def _is_operand(value: Any) -> bool:
-    return isinstance(value, _FirstClass)
+    return isinstance(value, _FirstClassBase)
 
 
-def _called(func: Any, args: tuple = (), *more: Any, **kwargs: Any) -> Any:
+def _call_operator(func: Any, args: tuple = (), *more: Any, **kwargs: Any) -> Any:
     """Call an operator: `dim` may be a first-class dimension; operands are aligned by the dimensions that they share."""
     args, kwargs = ((*args, *more), kwargs) if not (len(more) == 1 and isinstance(more[0], dict)) else (args, more[0])
     if func is PlainTensor.__getitem__:
-        return _indexed(*args)
+        return _index_tensor(*args)
     over = _dim_argument(func, args, kwargs)
     if over is not None:
-        return _along(func, args, kwargs, over)
+        return _call_along(func, args, kwargs, over)
     leaves, spec = tree_flatten((args, kwargs))
     places = [i for i, leaf in enumerate(leaves) if _is_operand(leaf)]
 
@@ -177,7 +177,7 @@ def _called(func: Any, args: tuple = (), *more: Any, **kwargs: Any) -> Any:
         )
         return func(*given, **named)
 
-    return _mapped(call, [leaves[i] for i in places])
+    return _map_over(call, [leaves[i] for i in places])
 
 
 def _dim_argument(func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -190,18 +190,18 @@ def _dim_argument(func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     return given if group and all(isinstance(d, Dim) for d in group) else None
 
 
-def _along(func: Any, args: tuple, kwargs: dict[str, Any], given: Any) -> Any:
+def _call_along(func: Any, args: tuple, kwargs: dict[str, Any], given: Any) -> Any:
     """Call an operator along dimensions: they are positional for it, and first-class again in results that still have them."""
     over = given if isinstance(given, tuple) else (given,)
     inside = args[0].order(*over)
     there = tuple(range(len(over))) if isinstance(given, tuple) else 0
     args = (inside, *(there if a is given else a for a in args[1:]))
     kwargs = {name: there if value is given else value for name, value in kwargs.items()}
-    result = _called(func, args, kwargs) if _is_operand(inside) else func(*args, **kwargs)
-    return tree_map(lambda t: _indexed(t, over) if len(t.shape) == len(inside.shape) else t, result)
+    result = _call_operator(func, args, kwargs) if _is_operand(inside) else func(*args, **kwargs)
+    return tree_map(lambda t: _index_tensor(t, over) if len(t.shape) == len(inside.shape) else t, result)
 
 
-def _indexed(source: Any, index: Any) -> Any:
+def _index_tensor(source: Any, index: Any) -> Any:
     """Index a tensor: a dimension is bound to the positional one in its place, a tuple of them splits it, tensors with dimensions select
     elements."""
     source = source if _is_operand(source) else Tensor(source, ())
@@ -227,7 +227,7 @@ def _indexed(source: Any, index: Any) -> Any:
     if any(not (isinstance(i, slice) and i == slice(None)) for i in plain):
         chosen = iter(range(len(choosing)))
         numbers = [next(chosen) if _is_operand(i) else None for i in plain]
-        return _mapped(
+        return _map_over(
             lambda t, *by: t[tuple(i if n is None else by[n] for i, n in zip(plain, numbers))], [found, *choosing]
         )
     return found if taken else found._value
@@ -251,8 +251,8 @@ def _split(size: int, group: tuple[Dim, ...]) -> list[int]:
 
 
 def _operator(name: str) -> Callable[..., Any]:
-    return lambda self, *others: _called(getattr(PlainTensor, name), (self, *others))
+    return lambda self, *others: _call_operator(getattr(PlainTensor, name), (self, *others))
 
 
 for _name in "add radd sub rsub mul rmul truediv rtruediv floordiv pow rpow mod matmul rmatmul and or xor neg pos abs invert lt le gt ge".split():  # noqa: SIM905
-    setattr(_FirstClass, f"__{_name}__", _operator(f"__{_name}__"))
+    setattr(_FirstClassBase, f"__{_name}__", _operator(f"__{_name}__"))

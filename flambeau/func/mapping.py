@@ -47,7 +47,7 @@ def vmap(
 
         if chunk_size is None or chunk_size >= size:
             return run(size, leaves)
-        return _in_chunks(run, size, leaves, dims, out_dims, chunk_size, randomness == "same")
+        return _run_in_chunks(run, size, leaves, dims, out_dims, chunk_size, randomness == "same")
 
     return mapped
 
@@ -80,7 +80,7 @@ def _process_batched_inputs(in_dims: Dims, args: tuple, func: Callable) -> tuple
             f"{said}: in_dims is not compatible with the structure of `inputs`. in_dims has structure"
             f" {tree_flatten(in_dims)[1]} but inputs has structure {spec}."
         )
-    checked = [_checked_dim(said, leaf, dim) for leaf, dim in zip(leaves, dims)]
+    checked = [_check_dim(said, leaf, dim) for leaf, dim in zip(leaves, dims)]
     return _batch_size(leaves, checked, said), checked, leaves, spec
 
 
@@ -97,7 +97,7 @@ def _broadcast_to_and_flatten(tree: Any, treespec: Any, is_leaf: Any = None) -> 
     return None if any(part is None for part in parts) else [leaf for part in parts for leaf in part or ()]
 
 
-def _checked_dim(said: str, leaf: Any, dim: Any) -> int | None:
+def _check_dim(said: str, leaf: Any, dim: Any) -> int | None:
     if not isinstance(dim, int):
         if dim is None:
             return None
@@ -190,7 +190,7 @@ def _remove_batch_dim(tensor: Any, vmap_level: Level, batch_size: int, out_dim: 
     return vmap_level.full(tensor).movedim(0, out_dim)
 
 
-def _in_chunks(
+def _run_in_chunks(
     run: Callable, size: int, leaves: list, dims: list, out_dims: Dims, chunk_size: int, draws_once: bool
 ) -> Any:
     parts, structure = [], None

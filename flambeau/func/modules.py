@@ -30,7 +30,7 @@ def functional_call(
     if isinstance(parameter_and_buffer_dicts, dict):
         tensors = parameter_and_buffer_dicts
     elif isinstance(parameter_and_buffer_dicts, Sequence):
-        tensors = _merged(parameter_and_buffer_dicts)
+        tensors = _merge(parameter_and_buffer_dicts)
     else:
         raise ValueError(
             "Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got"
@@ -39,7 +39,7 @@ def functional_call(
     return call_with(module, tensors, args, kwargs, tie_weights, strict)
 
 
-def _merged(dicts: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+def _merge(dicts: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
     if not all(isinstance(d, dict) for d in dicts):
         raise ValueError("Expected all elements of parameter_and_buffer_dicts to be dictionaries")
     merged: dict[str, Tensor] = {}
@@ -63,12 +63,12 @@ def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Any], dict[s
     parameters = [dict(m.named_parameters()) for m in models]
     buffers = [dict(m.named_buffers()) for m in models]
     return (
-        {name: _stacked_leaf([p[name] for p in parameters]) for name in parameters[0]},
-        {name: _stacked_leaf([b[name] for b in buffers]) for name in buffers[0]},
+        {name: _stack_to_leaf([p[name] for p in parameters]) for name in parameters[0]},
+        {name: _stack_to_leaf([b[name] for b in buffers]) for name in buffers[0]},
     )
 
 
-def _stacked_leaf(tensors: list[Tensor]) -> Tensor:
+def _stack_to_leaf(tensors: list[Tensor]) -> Tensor:
     """Stack tensors to a new leaf, which requires grad if the stacked ones are leaves that do."""
     if not all(t.requires_grad is tensors[0].requires_grad for t in tensors):
         raise RuntimeError("Expected parameters from each model to have the same .requires_grad")

@@ -257,7 +257,7 @@ class Tracer(TracerBase):
         args += [self._proxy_placeholder(name, concrete_args, signature, analysed) for name in wanted]
         if code.co_kwonlyargcount or code.co_flags & _VARIABLE_ARGUMENTS:
             root_fn = _patch_function(root_fn, len(args))
-        return self._flattened(root_fn, args, names[:total])
+        return self._flatten_inputs(root_fn, args, names[:total])
 
     def _numbered_input(self, position: int, given: Any) -> Proxy:
         proxy = self.create_proxy("placeholder", f"input_{position}", (), {})
@@ -265,7 +265,7 @@ class Tracer(TracerBase):
             _transfer_attrs(given, proxy.node)
         return proxy
 
-    def _flattened(self, root_fn: Callable, args: list, names: list[str]) -> tuple[Callable, list]:
+    def _flatten_inputs(self, root_fn: Callable, args: list, names: list[str]) -> tuple[Callable, list]:
         """Return a function of all leaves, with the leaves, that returns the leaves of the result; as given if no argument is nested."""
         leaves, shape = pytree.tree_flatten(tuple(args))
         if all(child.is_leaf() for child in shape.children()):
@@ -292,11 +292,11 @@ class Tracer(TracerBase):
 
         def specialise(value: Any) -> Any:
             proxy = self.create_proxy("placeholder", f"{name}_{next(counter)}", default, {})
-            return self._specialised(name, proxy, value)
+            return self._specialise_input(name, proxy, value)
 
         return pytree.tree_map(specialise, concrete_args[name])
 
-    def _specialised(self, name: str, proxy: Proxy, value: Any) -> Any:
+    def _specialise_input(self, name: str, proxy: Proxy, value: Any) -> Any:
         """Return the concrete value of an input, and add a check to the graph that later calls pass the same value."""
         if isinstance(value, PHBase):
             if value is not PH:

@@ -94,7 +94,7 @@ class _ParsedStackTrace:
         return f"File: {self.file}:{self.lineno} in {self.name}, code: {self.code}"
 
 
-_PLACE = re.compile(r'File "(.+)", line (\d+), in (.+)')
+_FRAME_PATTERN = re.compile(r'File "(.+)", line (\d+), in (.+)')
 
 
 def _parse_stack_trace(
@@ -103,7 +103,7 @@ def _parse_stack_trace(
     """Return the last location in a stack trace that the filter accepts."""
     lines = (stack_trace or "").strip().split("\n")
     for line, code in reversed(list(zip(lines, lines[1:]))):
-        place = _PLACE.fullmatch(line.strip())
+        place = _FRAME_PATTERN.fullmatch(line.strip())
         if place and (filter_fn is None or filter_fn(place[1], place[3], code.strip())):
             return _ParsedStackTrace(place[1], place[2], place[3], code.strip())
     return None
@@ -142,7 +142,7 @@ class _Options:
     additional_meta: list[str] | None = None
 
 
-def _accepted(function: Callable, options: dict[str, Any]) -> dict[str, Any]:
+def _accepted_options(function: Callable, options: dict[str, Any]) -> dict[str, Any]:
     """Return the options that `function` has parameters for: users' overrides may have older signatures."""
     parameters = inspect.signature(function).parameters
     return {name: value for name, value in options.items() if name in parameters}
@@ -276,10 +276,10 @@ class _Writer:
         done_with = self._last_uses()
         for index, node in enumerate(self.nodes):
             if self.options.verbose:
-                self._note_place(node)
+                self._emit_location(node)
             self.body.append(f"# COUNTER: {index}\n")
             self._emit(node)
-            self._forget(node, done_with.get(node, []))
+            self._emit_deletions(node, done_with.get(node, []))
         if not self.nodes:
             self.body.append("pass\n")
         wraps = "\n".join(f'torch.fx._symbolic_trace.wrap("{name}")' for name in self.wrapped)
@@ -287,7 +287,7 @@ class _Writer:
         for name, value in self.codegen.additional_globals():
             self.add_global(name, value)
         definition = self.codegen.gen_fn_def
-        options = _accepted(definition, {"expanded_def": self.options.expanded_def})
+        options = _accepted_options(definition, {"expanded_def": self.options.expanded_def})
         return self._assemble(wraps, definition(self.parameters, self.return_annotation, **options), body)
 
     def _assemble(self, wraps: str, prologue: str, body: list[str]) -> PythonCode:
@@ -319,7 +319,7 @@ class _Writer:
                     found.setdefault(user, []).append(node)
         return found
 
-    def _forget(self, node: Node, unused: list[Node]) -> None:
+    def _emit_deletions(self, node: Node, unused: list[Node]) -> None:
         """Append code that deletes values which no later line reads."""
         if node.op == "placeholder":
             return
@@ -330,7 +330,7 @@ class _Writer:
         forgotten = " = ".join([*names, "None"])
         self.body.append(f";  {self.palette.dim(forgotten)}\n" if names else "\n")
 
-    def _note_place(self, node: Node) -> None:
+    def _emit_location(self, node: Node) -> None:
         """Append a comment with the source location of the following calls."""
         if node.op in ("placeholder", "output"):
             return
@@ -398,7 +398,7 @@ class _Writer:
             self.return_annotation = f" -> {self.type_name(node.type)}"
         desc = node.meta.get("desc") if self.options.expanded_def else None
         generate = self.codegen.generate_output
-        self.body.append(generate(node.args[0], **_accepted(generate, {"descs": desc, "repr_fn": self.text})))
+        self.body.append(generate(node.args[0], **_accepted_options(generate, {"descs": desc, "repr_fn": self.text})))
 
     def _emit_function(self, node: Node, kind: str) -> None:
         target = node.target

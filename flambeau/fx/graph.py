@@ -163,7 +163,7 @@ class Graph:
 
     # -- order --
 
-    def _moved(self, node: Node) -> None:
+    def _renumber_inserted(self, node: Node) -> None:
         """Update the order numbers after a node was inserted: at the end it gets the next number, elsewhere all become invalid."""
         if node._next is self._root:
             node._order = node._prev._order + 1 if node._prev is not self._root else 0

@@ -23,7 +23,7 @@ from .codegen import PythonCode, _BoxedCodeGen, _custom_builtins
 from .graph import Graph
 from .node import Node
 from .pytree_codegen import _PyTreeCodeGen
-from .source_code import _format_import_block, _forward_from_src, _imported
+from .source_code import _format_import_block, _forward_from_src, _resolve_imports
 
 __all__ = ["GraphModule", "reduce_graph_module", "reduce_package_graph_module"]
 
@@ -39,7 +39,7 @@ def reduce_graph_module(body: dict[str, Any], import_block: str) -> Module:
     source = body.get("_code") or body["code"]
     lines = (import_block + source).split("\n")
     last = max((i for i, line in enumerate(lines) if re.match(r"(import|from) |NoneType =", line)), default=-1)
-    values = _imported("\n".join(lines[: last + 1]))
+    values = _resolve_imports("\n".join(lines[: last + 1]))
     return _deserialize_graph_module(_forward_from_src("\n".join(lines[last + 1 :]), values), body)
 
 
@@ -139,7 +139,7 @@ def _has_attr(model: Module, attr_name: str) -> bool:
 # -- the module -----------------------------------------------------------------------------------------------------------
 
 
-def _explanation(frame: traceback.FrameSummary) -> str:
+def _explain_frame(frame: traceback.FrameSummary) -> str:
     """Return the traceback of an error in generated code, with the lines around it."""
     lines = linecache.getlines(frame.filename)
     number = frame.lineno or 0
@@ -173,7 +173,7 @@ class _WrappedCall:
             innermost = [f for f in frames if not f.filename.startswith(_PACKAGE_FOLDER)][-1:]
             if not innermost or "eval_with_key" not in innermost[0].filename:
                 raise
-            print(_explanation(innermost[0]), file=sys.stderr)
+            print(_explain_frame(innermost[0]), file=sys.stderr)
             raise problem.with_traceback(None)  # noqa: B904
 
 
@@ -372,7 +372,7 @@ class GraphModule(Module):
         lines = ["", "import torch", *(b.import_str for b in _custom_builtins.values()), "", "from torch.nn import *"]
         lines += [f"class {module_name}(torch.nn.Module):", "    def __init__(self):", "        super().__init__()"]
         for name, child in self.named_children():
-            lines.append(f"        setattr(self, '{name}', {self._written_child(place, name, child)})")
+            lines.append(f"        setattr(self, '{name}', {self._child_expression(place, name, child)})")
         for name, buffer in self._buffers.items():
             if buffer is not None:
                 empty = f"torch.empty({list(buffer.shape)}, dtype={buffer.dtype})"
@@ -387,7 +387,7 @@ class GraphModule(Module):
         (place / "__init__.py").write_text("from .module import *\n")
 
     @staticmethod
-    def _written_child(place: Path, name: str, child: Module) -> str:
+    def _child_expression(place: Path, name: str, child: Module) -> str:
         """Return an expression that creates the child; modules whose repr is no such expression are saved in a file."""
         if type(child) in (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
             return repr(child)
@@ -438,43 +438,43 @@ class GraphModule(Module):
             self._unregister_replace_node_hook(f)
 
     def _register_replace_node_hook(self, f: Callable) -> None:
-        self._replace_hooks.append(_checked(f, "create_node"))
+        self._replace_hooks.append(_check_hook(f, "create_node"))
 
     def _unregister_replace_node_hook(self, f: Callable) -> None:
-        self._replace_hooks.remove(_checked(f, "create_node"))
+        self._replace_hooks.remove(_check_hook(f, "create_node"))
 
     def _register_create_node_hook(self, f: Callable) -> None:
-        self._create_node_hooks.append(_checked(f, "create_node"))
+        self._create_node_hooks.append(_check_hook(f, "create_node"))
 
     def _unregister_create_node_hook(self, f: Callable) -> None:
-        self._create_node_hooks.remove(_checked(f, "create_node"))
+        self._create_node_hooks.remove(_check_hook(f, "create_node"))
 
     def _register_erase_node_hook(self, f: Callable) -> None:
-        self._erase_node_hooks.append(_checked(f, "erase_node"))
+        self._erase_node_hooks.append(_check_hook(f, "erase_node"))
 
     def _unregister_erase_node_hook(self, f: Callable) -> None:
-        self._erase_node_hooks.remove(_checked(f, "erase_node"))
+        self._erase_node_hooks.remove(_check_hook(f, "erase_node"))
 
     def _register_deepcopy_hook(self, f: Callable) -> None:
-        self._deepcopy_hooks.append(_checked(f, "deepcopy"))
+        self._deepcopy_hooks.append(_check_hook(f, "deepcopy"))
 
     def _unregister_deepcopy_hook(self, f: Callable) -> None:
-        self._deepcopy_hooks.remove(_checked(f, "deepcopy"))
+        self._deepcopy_hooks.remove(_check_hook(f, "deepcopy"))
 
 
-def _checked(hook: Callable, kind: str) -> Callable:
+def _check_hook(hook: Callable, kind: str) -> Callable:
     if not callable(hook):
         raise AssertionError(f"{kind} hook must be a callable.")
     return hook
 
 
-def _indented(text: str, by: int) -> str:
+def _indent(text: str, by: int) -> str:
     first, *rest = text.split("\n")
     return "\n".join([first, *(" " * by + line if line.strip() else "" for line in rest)]) if rest else text
 
 
 def _readable(module: GraphModule, name: str, options: dict[str, Any], expanded_def: bool = False) -> str:
     source = module.graph.python_code(root_module="self", verbose=True, expanded_def=expanded_def, **options).src
-    code = _indented(f"class {name}(torch.nn.Module):\n" + source.lstrip("\n"), 4)
+    code = _indent(f"class {name}(torch.nn.Module):\n" + source.lstrip("\n"), 4)
     children = [_readable(c, n, options) for n, c in module.named_children() if isinstance(c, GraphModule)]
-    return code + _indented("\n".join(["", *children]), 4)
+    return code + _indent("\n".join(["", *children]), 4)

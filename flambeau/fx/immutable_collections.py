@@ -21,21 +21,21 @@ instead create a new copy of it and assign the copy to the node:
 """
 
 
-def _refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
+def _refuse_change(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
     raise TypeError(f"{type(self).__name__!r} object does not support mutation. {_ADVICE}")
 
 
-def _without_changes(base: type, methods: str) -> Callable[[type], type]:
+def _make_immutable(base: type, methods: str) -> Callable[[type], type]:
     def change(cls: type) -> type:
         for name in methods.split():
             if hasattr(base, name):
-                setattr(cls, name, _refuse)
+                setattr(cls, name, _refuse_change)
         return cls
 
     return change
 
 
-@_without_changes(list, "__delitem__ __iadd__ __imul__ __setitem__ append clear extend insert pop remove reverse sort")
+@_make_immutable(list, "__delitem__ __iadd__ __imul__ __setitem__ append clear extend insert pop remove reverse sort")
 class immutable_list(list):  # noqa: N801
     """A list that raises on changes."""
 
@@ -46,7 +46,7 @@ class immutable_list(list):  # noqa: N801
         return type(self), (tuple(self),)
 
 
-@_without_changes(dict, "__delitem__ __ior__ __setitem__ clear pop popitem setdefault update")
+@_make_immutable(dict, "__delitem__ __ior__ __setitem__ clear pop popitem setdefault update")
 class immutable_dict(dict):  # noqa: N801
     """A dict that raises on changes."""
 

@@ -42,7 +42,7 @@ class Home(NamedTuple):
     name: str
 
 
-def _homes_in(space: str) -> Iterator[tuple[str, Any, Home]]:
+def _public_names_in(space: str) -> Iterator[tuple[str, Any, Home]]:
     for name, function in operators(space).items():
         if space == "torch":
             home = Home("torch.functional" if name in PYTHON_FUNCTIONS else "torch", name)
@@ -56,12 +56,12 @@ def _homes_in(space: str) -> Iterator[tuple[str, Any, Home]]:
 
 
 @functools.cache
-def _homes() -> dict[int, Home]:
+def _public_names() -> dict[int, Home]:
     """Return the public names of functions by id; where a function has several, the one equal to its `__name__`."""
     found: dict[int, Home] = {}
     for space in ("torch", "nn.functional", *_OPERATOR_MODULES):
         chosen: dict[int, Home] = {}
-        for name, function, home in _homes_in(space):
+        for name, function, home in _public_names_in(space):
             if id(function) not in chosen or getattr(function, "__name__", None) == name:
                 chosen[id(function)] = home
         for key, home in chosen.items():
@@ -73,7 +73,7 @@ def _homes() -> dict[int, Home]:
 
 def home_of(function: Any) -> Home | None:
     """Return the module of this operator in PyTorch; None for foreign functions."""
-    return _homes().get(id(function))
+    return _public_names().get(id(function))
 
 
 def function_name(function: Any) -> str:

@@ -46,7 +46,7 @@ def has_side_effect(fn: Callable[..., Any]) -> Callable[..., Any]:
     return fn
 
 
-def _draws(target: Any) -> bool:
+def _draws_random_numbers(target: Any) -> bool:
     """Return whether an operator draws random numbers: its calls cannot be merged, and each advances the generator."""
     record = getattr(getattr(target, "_overloadpacket", target), "op", None)
     return getattr(record, "kind", "") == "random"
@@ -202,7 +202,7 @@ class Node:
         before._next = x
         x._prev, x._next = before, self
         self._prev = x
-        self.graph._moved(x)
+        self.graph._renumber_inserted(x)
 
     _prepend = prepend
 
@@ -345,12 +345,12 @@ class Node:
         if schema is not None:
             if schema.is_mutable or not schema.returns:
                 return True
-            return impure_random and _draws(self.target)
+            return impure_random and _draws_random_numbers(self.target)
         if resolve_name(self.target) is None:
             return False
         if self.kwargs.get("out") is not None:
             return True
-        return impure_random and _draws(self.target)
+        return impure_random and _draws_random_numbers(self.target)
 
     def normalized_arguments(
         self,

@@ -112,7 +112,7 @@ def normalize_function(
         return None
     try:
         signature = inspect.signature(inspect.unwrap(target))
-        return _normalized(signature, args, kwargs or {}, normalize_to_only_use_kwargs)
+        return _normalize(signature, args, kwargs or {}, normalize_to_only_use_kwargs)
     except (TypeError, ValueError):
         return None
 
@@ -134,10 +134,10 @@ def normalize_module(
     if getattr(nn, type(module).__name__, None) is not type(module):
         return None
     signature = inspect.signature(module.forward)
-    return _normalized(signature, args, kwargs or {}, normalize_to_only_use_kwargs)
+    return _normalize(signature, args, kwargs or {}, normalize_to_only_use_kwargs)
 
 
-def _normalized(
+def _normalize(
     signature: inspect.Signature, args: tuple, kwargs: dict[str, Any], only_kwargs: bool
 ) -> ArgsKwargsPair | None:
     fixed = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)

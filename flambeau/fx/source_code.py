@@ -80,7 +80,7 @@ _TEXT = re.compile(r"(\w+) = ('.*'|\".*\")")
 _IMPORT_AS = re.compile(r"from ([\w.]+) import ([\w.]+)(?: as (\w+))?")
 
 
-def _imported(block: str) -> dict[str, Any]:
+def _resolve_imports(block: str) -> dict[str, Any]:
     """Return the objects that the import lines of a pickled module name; `torch` means this package."""
     values = {name: builtin.obj for name, builtin in _custom_builtins.items()}
     known = {builtin.import_str for builtin in _custom_builtins.values()}

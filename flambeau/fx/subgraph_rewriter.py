@@ -77,7 +77,7 @@ def replace_pattern_with_filters(
         replaced.append(ReplacedPatterns(match.anchors[0], match.nodes_map, nodes))
     gm.recompile()
     if isinstance(replacement, Module):
-        _bring_attributes(gm, replacement)
+        _copy_attributes(gm, replacement)
     return replaced
 
 
@@ -102,7 +102,7 @@ def _replace(
     match.nodes_map = {k: renewed.get(v, v) if isinstance(v, Node) else v for k, v in match.nodes_map.items()}
     match.placeholder_nodes = [renewed.get(n, n) if isinstance(n, Node) else n for n in match.placeholder_nodes]
     values: dict[Node, Any] = dict(zip(parameters, match.placeholder_nodes))
-    with graph.inserting_before(_place(graph, match)):
+    with graph.inserting_before(_insertion_point(graph, match)):
         result = graph.graph_copy(replacement, values)
     results = (result,) if isinstance(result, Node) else result
     if len(match.returning_nodes) != len(results):
@@ -116,7 +116,7 @@ def _replace(
     return [node for node in values.values() if not any(node is given for given in match.placeholder_nodes)]
 
 
-def _place(graph: Graph, match: utils.matcher_utils.InternalMatch) -> Node:
+def _insertion_point(graph: Graph, match: utils.matcher_utils.InternalMatch) -> Node:
     """Return the node before which to insert a replacement: the first that reads a result, else the one after the last result."""
     users = {user for node in match.returning_nodes for user in node.users}
     if users:
@@ -125,7 +125,7 @@ def _place(graph: Graph, match: utils.matcher_utils.InternalMatch) -> Node:
     return last.next
 
 
-def _at(module: Module, path: str) -> Any:
+def _submodule_at(module: Module, path: str) -> Any:
     owner, _, name = path.rpartition(".")
     try:
         return getattr(module.get_submodule(owner), name, None)
@@ -133,13 +133,13 @@ def _at(module: Module, path: str) -> Any:
         return None
 
 
-def _bring_attributes(gm: GraphModule, replacement: Module) -> None:
+def _copy_attributes(gm: GraphModule, replacement: Module) -> None:
     """Copy the submodules and parameters that the replacement refers to into the module."""
     gm.delete_all_unused_submodules()
     for node in gm.graph.nodes:
-        if node.op not in ("call_module", "get_attr") or _at(gm, node.target) is not None:
+        if node.op not in ("call_module", "get_attr") or _submodule_at(gm, node.target) is not None:
             continue
-        value = _at(replacement, node.target)
+        value = _submodule_at(replacement, node.target)
         if value is None:
             raise RuntimeError(
                 'Attempted to create a "',

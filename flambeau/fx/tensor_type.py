@@ -54,21 +54,21 @@ class _DynType:
 Dyn = _DynType()
 
 
-def _agree(first: Any, second: Any, unknown: Any) -> bool:
+def _are_consistent(first: Any, second: Any, unknown: Any) -> bool:
     if isinstance(first, TensorType) and isinstance(second, TensorType):
         same_rank = len(first.dims) == len(second.dims)
-        return same_rank and all(_agree(a, b, unknown) for a, b in zip(first.dims, second.dims))
+        return same_rank and all(_are_consistent(a, b, unknown) for a, b in zip(first.dims, second.dims))
     return first == second or unknown(first, second)
 
 
 def is_consistent(t1: Any, t2: Any) -> bool:
     """Return whether two types can be equal: unknown parts are consistent with everything."""
-    return _agree(t1, t2, lambda a, b: a == Dyn or b == Dyn or _is_variable(a) or _is_variable(b))
+    return _are_consistent(t1, t2, lambda a, b: a == Dyn or b == Dyn or _is_variable(a) or _is_variable(b))
 
 
 def is_more_precise(t1: Any, t2: Any) -> bool:
     """Return whether the first type is at least as precise as the second."""
-    return _agree(t1, t2, lambda a, b: b == Dyn or _is_variable(b))
+    return _are_consistent(t1, t2, lambda a, b: b == Dyn or _is_variable(b))
 
 
 def _is_variable(kind: Any) -> bool:

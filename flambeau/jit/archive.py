@@ -37,7 +37,7 @@ DAMAGE = (
 
 
 @contextlib.contextmanager
-def _writable(f: Any) -> Iterator[Any]:
+def _open_for_writing(f: Any) -> Iterator[Any]:
     if isinstance(f, (str, os.PathLike)):
         with open(f, "wb") as file:
             yield file
@@ -54,7 +54,7 @@ def _root_of(f: Any) -> str:
 def write_module(m: Any, f: Any, _extra_files: dict | None = None) -> None:
     """Write a compiled module to a file or a file-like object."""
     data = _Export(m).records()
-    with _writable(f) as file, zip_archive.ArchiveWriter(file, _root_of(f)) as archive:
+    with _open_for_writing(f) as file, zip_archive.ArchiveWriter(file, _root_of(f)) as archive:
         for name, contents in data:
             archive.write_record(name, contents)
         for name, contents in (_extra_files or {}).items():

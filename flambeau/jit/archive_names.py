@@ -42,7 +42,7 @@ class ArchiveResolver(Resolver):
         if name == "torch":
             return OperatorNamespace("aten")
         if name == "ops":
-            return _Spaces()
+            return _NamespaceRoot()
         if name == "CONSTANTS":
             return _Constants(self.loader)
         if name == "__torch__":
@@ -73,7 +73,7 @@ class ArchiveResolver(Resolver):
         return simple
 
 
-class _Spaces(Sugared):
+class _NamespaceRoot(Sugared):
     kind = "module"
 
     def attr(self, place: Range | None, m: Any, name: str) -> Sugared:

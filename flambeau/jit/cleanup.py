@@ -89,7 +89,7 @@ def _writes_what_nobody_reads(node: Node) -> bool:
     maker = target.node.schema_
     fresh = maker is not None and not maker.shares and target.node.kind_.startswith("aten::")
     fresh = fresh and not any(_holds_tensors(value.type) for value in target.node.inputs_)
-    return fresh and isinstance(target.type, T.TensorType) and _only_changed(target)
+    return fresh and isinstance(target.type, T.TensorType) and _is_write_only(target)
 
 
 def _holds_tensors(kind: T.Type) -> bool:
@@ -101,12 +101,12 @@ def _holds_tensors(kind: T.Type) -> bool:
     )
 
 
-def _only_changed(value: Value) -> bool:
+def _is_write_only(value: Value) -> bool:
     for user, index in value.uses:
         schema = user.schema_
         if index != 0 or schema is None or not schema.is_mutable or not schema.arguments[0].is_write:
             return False
-        if not all(map(_only_changed, user.outputs_)):
+        if not all(map(_is_write_only, user.outputs_)):
             return False
     return True
 
@@ -182,7 +182,7 @@ def fold_constants(block: Block) -> None:
         if node.kind_ == "prim::If":
             _same_outputs(node)
             continue
-        value = _folded(node)
+        value = _fold_node(node)
         if value is not None:
             with graph.at(node):
                 made = graph.constant(value[0], node.outputs_[0].type, node.range)
@@ -190,7 +190,7 @@ def fold_constants(block: Block) -> None:
             node.destroy()
 
 
-def _folded(node: Node) -> tuple[Any] | None:
+def _fold_node(node: Node) -> tuple[Any] | None:
     if len(node.outputs_) != 1 or node.blocks_ or not node.inputs_ or node.kind_ in _EFFECTS:
         return None
     kind = node.outputs_[0].type

@@ -43,7 +43,7 @@ class Comprehensions:
         hint = hinted(wanted, ListType, place)
         iterable = self.sugared(part.iter).iterate(place, self)
         if iterable.unrolled:
-            values = self._unrolled(place, node, part, iterable, hint)
+            values = self._unroll(place, node, part, iterable, hint)
             return self._list_of_values(place, values, hint)
         made = self.graph.list_of(hint.element if hint is not None else TENSOR, [], place)
         hidden = self.fresh("list_acc")
@@ -60,7 +60,7 @@ class Comprehensions:
                 )
             self.builtin(place, "aten::append", [made, value])
 
-        self._comprehend(place, part, iterable, body)
+        self._emit_loop(place, part, iterable, body)
         return SimpleValue(made)
 
     def _list_of_values(self: Any, place: Range, values: list[Value], hint: ListType | None) -> Sugared:
@@ -71,7 +71,7 @@ class Comprehensions:
             raise error(place, "the elements of a comprehension have no common type")
         return SimpleValue(self.graph.list_of(element, values, place))
 
-    def _unrolled(
+    def _unroll(
         self: Any, place: Range, node: Any, part: ast.comprehension, iterable: Sugared, hint: Any
     ) -> list[Value]:
         values = []
@@ -92,7 +92,7 @@ class Comprehensions:
             value = self.expression(node.value, hint.value if hint is not None else None)
             self.add_pair(place, made, hint, key, value)
 
-        self._comprehend(place, part, iterable, body)
+        self._emit_loop(place, part, iterable, body)
         return SimpleValue(made)
 
     def add_pair(self: Any, place: Range, made: Value, hint: DictType | None, key: Value, value: Value) -> None:
@@ -108,7 +108,7 @@ class Comprehensions:
             self.check_pair(place, hint, key.type, value.type)
         self.builtin(place, "aten::_set_item", [made, key, value])
 
-    def _comprehend(self: Any, place: Range, part: ast.comprehension, iterable: Sugared, body: Any) -> None:
+    def _emit_loop(self: Any, place: Range, part: ast.comprehension, iterable: Sugared, body: Any) -> None:
         self.for_each(place, part.target, iterable, body)
 
     def _generator(self: Any, node: Any) -> ast.comprehension:

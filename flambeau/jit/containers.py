@@ -18,31 +18,31 @@ class ScriptList(list):
         self.script_kind = kind if isinstance(kind, ListType) else ListType(TENSOR)
         super().__init__(to_script(items, self.script_kind))
 
-    def _checked(self, item: Any) -> Any:
+    def _check_item(self, item: Any) -> Any:
         return to_script(item, self.script_kind.element)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         super().__setitem__(
-            index, list(map(self._checked, value)) if isinstance(index, slice) else self._checked(value)
+            index, list(map(self._check_item, value)) if isinstance(index, slice) else self._check_item(value)
         )
 
     def __contains__(self, item: Any) -> bool:
-        return super().__contains__(self._checked(item))
+        return super().__contains__(self._check_item(item))
 
     def count(self, item: Any) -> int:
-        return super().count(self._checked(item))
+        return super().count(self._check_item(item))
 
     def remove(self, item: Any) -> None:
-        super().remove(self._checked(item))
+        super().remove(self._check_item(item))
 
     def append(self, item: Any) -> None:
-        super().append(self._checked(item))
+        super().append(self._check_item(item))
 
     def insert(self, index: Any, item: Any) -> None:
-        super().insert(index, self._checked(item))
+        super().insert(index, self._check_item(item))
 
     def extend(self, items: Iterable[Any]) -> None:
-        super().extend([self._checked(item) for item in items])
+        super().extend([self._check_item(item) for item in items])
 
 
 class ScriptDict(dict):

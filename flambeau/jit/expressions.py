@@ -44,7 +44,7 @@ class Expressions:
         """Return the meaning of an expression: a graph value or a compile-time object."""
         method = getattr(self, f"of_{type(node).__name__}", None)
         if method is None:
-            raise error(self.at(node).first(), f"{_spoken(node)} aren't supported", UnsupportedNodeError)
+            raise error(self.at(node).first(), f"{_describe_node(node)} aren't supported", UnsupportedNodeError)
         return method(node, wanted)
 
     # -- literals --------------------------------------------------------------------------------------------------------
@@ -192,10 +192,10 @@ class Expressions:
         if symbol == "aten::floordiv" and (isinstance(left.type, T.TensorType) or isinstance(right.type, T.TensorType)):
             symbol = "aten::floor_divide"
         if isinstance(right.type, T.TensorType) and not isinstance(left.type, T.TensorType) and symbol in _REVERSED:
-            return self._reversed(place, symbol, left, right)
+            return self._emit_reversed(place, symbol, left, right)
         return self.builtin(place, symbol, [left, right])
 
-    def _reversed(self: Any, place: Range, symbol: str, left: Value, right: Value) -> Value:
+    def _emit_reversed(self: Any, place: Range, symbol: str, left: Value, right: Value) -> Value:
         """Emit an operator with a number before a tensor: `2 - x`."""
         if symbol in ("aten::add", "aten::mul"):
             return self.builtin(place, symbol, [right, left])
@@ -304,9 +304,9 @@ class Expressions:
             return self._short_circuit(node, node.values, isinstance(node.op, ast.Or))
         if isinstance(node, ast.Compare):
             if len(node.ops) > 1:
-                return self._chain(node)
+                return self._emit_chain(node)
             if isinstance(node.ops[0], (ast.Is, ast.IsNot)):
-                return self._identity(node)
+                return self._emit_identity(node)
             if isinstance(node.ops[0], (ast.In, ast.NotIn)):
                 value = self._compare(node, node.left, node.ops[0], node.comparators[0])
                 known, truth = self.known(value)
@@ -320,7 +320,7 @@ class Expressions:
         static = bool(truth) if known else True if value.node.kind_ == "aten::is_scripting" else None
         return Condition(value, Refinements(), static)
 
-    def _chain(self: Any, node: ast.Compare) -> Condition:
+    def _emit_chain(self: Any, node: ast.Compare) -> Condition:
         """Emit `a < b < c` as `a < b and b < c`."""
         lefts = [node.left, *node.comparators[:-1]]
         parts: list[ast.expr] = [
@@ -329,7 +329,7 @@ class Expressions:
         ]
         return self._short_circuit(node, parts, False)
 
-    def _identity(self: Any, node: ast.Compare) -> Condition:
+    def _emit_identity(self: Any, node: ast.Compare) -> Condition:
         """Emit `x is None` (or `is not`): constant if x's type decides it; otherwise it refines the type of x."""
         place, negated = self.at(node), isinstance(node.ops[0], ast.IsNot)
         left, right = self.expression(node.left), self.expression(node.comparators[0])
@@ -437,7 +437,7 @@ def _check_key(place: Range, kind: T.Type) -> None:
         )
 
 
-def _spoken(node: ast.expr) -> str:
+def _describe_node(node: ast.expr) -> str:
     words = {
         "Yield": "yield expressions", "YieldFrom": "yield from expressions", "Await": "await expressions",
         "Set": "set literals", "SetComp": "set comprehensions", "GeneratorExp": "GeneratorExp", "NamedExpr": "assignment expressions",

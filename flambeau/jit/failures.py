@@ -45,17 +45,17 @@ def run_steps(steps: list[Step], registers: Registers) -> None:
             step(registers)
     except Failure as failure:
         if step.node.kind_ in ("prim::CallMethod", "prim::CallFunction"):
-            _note(failure, step.node)
+            _add_location(failure, step.node)
         raise
     except RecursionError:
         raise
     except Exception as problem:
         raised = isinstance(problem, Raised)
         made = Failure(problem, str(problem), raised, problem.class_name if isinstance(problem, Raised) else "")
-        _note(made, step.node)
+        _add_location(made, step.node)
         raise made from problem
 
 
-def _note(failure: Failure, node: Node) -> None:
+def _add_location(failure: Failure, node: Node) -> None:
     if node.range is not None:
         failure.frames.append(node.range.highlight(node.graph.label))

@@ -60,13 +60,13 @@ class Refinements:
 
     def both(self, other: Refinements) -> Refinements:
         """Return the refinements of `a and b`: those of both if it is true, those they share if it is false."""
-        return Refinements({**self.true, **other.true}, _agreed(self.false, other.false))
+        return Refinements({**self.true, **other.true}, _common_entries(self.false, other.false))
 
     def either(self, other: Refinements) -> Refinements:
-        return Refinements(_agreed(self.true, other.true), {**self.false, **other.false})
+        return Refinements(_common_entries(self.true, other.true), {**self.false, **other.false})
 
 
-def _agreed(a: dict[str, Type], b: dict[str, Type]) -> dict[str, Type]:
+def _common_entries(a: dict[str, Type], b: dict[str, Type]) -> dict[str, Type]:
     return {name: kind for name, kind in a.items() if b.get(name) == kind}
 
 

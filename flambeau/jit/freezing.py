@@ -49,16 +49,16 @@ class _Freezer:
             owner = self._owner(name)
             method = owner.script_type.find_method(name.rpartition(".")[2])
             if method is not None:
-                methods[name] = (owner, method, self._inlined(method.graph, owner))
+                methods[name] = (owner, method, self._inline_calls(method.graph, owner))
             elif name != "forward":
-                self._keep(name)
+                self._copy_attribute(name)
         for owner, _, graph in methods.values():
             self._note_changes(graph, owner)
         for name, (owner, method, graph) in methods.items():
             self._freeze(graph, owner, name.rpartition(".")[0])
             if optimize_numerics:
                 _optimize(graph)
-            kind = self._hold(name.rpartition(".")[0]).script_type
+            kind = self._frozen_module(name.rpartition(".")[0]).script_type
             schema = Schema(
                 method.base_name, "", [Argument("self", kind), *method.schema.arguments[1:]], method.schema.returns
             )
@@ -83,21 +83,21 @@ class _Freezer:
             owner = owner._modules[part]
         return owner
 
-    def _hold(self, path: str) -> RecursiveScriptModule:
+    def _frozen_module(self, path: str) -> RecursiveScriptModule:
         """Return the frozen form of the module at a path; create it and its parents if needed."""
         if not path:
             return self.made
         parent, _, name = path.rpartition(".")
-        above, original = self._hold(parent), self._owner(f"{path}.?")
+        above, original = self._frozen_module(parent), self._owner(f"{path}.?")
         if name not in above._modules:
             child = self.held.get(id(original)) or self._empty(original)
             above._modules[name], above.script_type.attributes[name] = child, child.script_type
         return above._modules[name]  # type: ignore[return-value]
 
-    def _keep(self, name: str) -> None:
+    def _copy_attribute(self, name: str) -> None:
         """Copy an attribute ("scale", "layer.bias") into the frozen module, so that it stays an attribute."""
         path, _, short = name.rpartition(".")
-        owner, made = self._owner(name), self._hold(path)
+        owner, made = self._owner(name), self._frozen_module(path)
         if short not in owner.script_type.attributes:
             raise RuntimeError(f"Module does not have method or attribute '{name}'")
         if short in made.script_type.attributes and short != "training":
@@ -112,7 +112,7 @@ class _Freezer:
                 return
         made.__dict__[short] = owner._slot(short)
 
-    def _inlined(self, graph: Graph, owner: Any) -> Graph:
+    def _inline_calls(self, graph: Graph, owner: Any) -> Graph:
         """Inline all calls, those of interfaces by the actual submodules, and set `training` to False, removing the code behind it."""
         graph = inlined(graph)
         while True:
@@ -176,17 +176,17 @@ class _Freezer:
             if isinstance(held, ScriptModule):
                 modules.append((node, full, held))
             elif (id(owner), name) in self.changed or full in self.preserved:
-                self._keep(full)
+                self._copy_attribute(full)
             else:
                 _to_constant(graph, node, held, f"self.{full}")
         for node in graph.findAllNodes("prim::SetAttr"):
             source = node.inputs_[0]
             homes = [path] if source is graph.inputs_[0] else [p for n, p, _ in modules if n.outputs_[0] is source]
             for home in homes:
-                self._keep(f"{home}.{node.attributes['name']}".lstrip("."))
+                self._copy_attribute(f"{home}.{node.attributes['name']}".lstrip("."))
         for node, full, held in modules:
             if id(held) in self.held:
-                node.outputs_[0].type = self._hold(full).script_type
+                node.outputs_[0].type = self._frozen_module(full).script_type
         cleanup.fold_constants(graph)
         cleanup.remove_dead(graph)
         cleanup.pool_constants(graph)

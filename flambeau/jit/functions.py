@@ -55,7 +55,7 @@ class Function:
         assert definition is not None
         self._busy = True
         try:
-            with compiling(_spoken(self), place):
+            with compiling(_printed_name(self), place):
                 emitter = Emitter(definition.resolver, definition.source, self.owner, self.base_name)
                 if self.owner is not None and not self.owner.is_module and self.base_name == "__init__":
                     emitter.initializing = self.owner
@@ -107,7 +107,7 @@ class Function:
         return to_python(result, result_type(self.schema))
 
 
-def _spoken(function: Function) -> str:
+def _printed_name(function: Function) -> str:
     """Return the name of a function as error messages show it: a method's with that of its class."""
     parts = unmangled(function.qualified_name).split(".")
     return ".".join(parts[-2:] if function.owner is not None else parts[-1:])

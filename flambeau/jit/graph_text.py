@@ -64,7 +64,7 @@ def _values_text(values: Sequence[Value]) -> str:
     return ", ".join(f"%{v.name}" for v in values)
 
 
-def _typed(values: Sequence[Value], separator: str = ", ") -> str:
+def _typed_values(values: Sequence[Value], separator: str = ", ") -> str:
     return separator.join(f"%{v.name} : {shown(v.type)}" for v in values)
 
 
@@ -72,10 +72,10 @@ def print_node(node: Node, level: int, show_source: bool = True, forks: list[Gra
     indent = "  " * level
     if node.kind_ == "prim::fork" and forks is not None:
         values = [v for v in node.captured() if v.node.kind_ != "prim::Constant"]
-        head = f"{indent}{_typed(node.outputs_)} = prim::fork_{len(forks)}({_values_text(values)})"
+        head = f"{indent}{_typed_values(node.outputs_)} = prim::fork_{len(forks)}({_values_text(values)})"
         forks.append(node.forked())
         return head + (f" # {node.range}\n" if show_source and node.range is not None and str(node.range) else "\n")
-    left = f"{_typed(node.outputs_)} = " if node.outputs_ else " = "
+    left = f"{_typed_values(node.outputs_)} = " if node.outputs_ else " = "
     kind = node.kind_
     if kind == "prim::PythonOp":
         kind = f"^{node.attributes.get('name', '?')}"
@@ -88,22 +88,22 @@ def print_node(node: Node, level: int, show_source: bool = True, forks: list[Gra
         head += f" # {node.range}"
     out = [head + "\n"]
     for number, block in enumerate(node.blocks_):
-        out.append(f"{indent}  block{number}({_typed(block.inputs_)}):\n")
+        out.append(f"{indent}  block{number}({_typed_values(block.inputs_)}):\n")
         out += [print_node(n, level + 2, show_source, forks) for n in block.nodes_]
         out.append(f"{indent}    -> ({_values_text(block.outputs_)})\n")
     return "".join(out)
 
 
-class _ShowsSource(threading.local):
+class _SourceText(threading.local):
     on = True
 
 
-shows_source = _ShowsSource()
+shows_source = _SourceText()
 
 
 def print_graph(graph: Graph, show_source: bool | None = None) -> str:
     show_source = shows_source.on if show_source is None else show_source
-    head = f"graph({_typed(graph.inputs_, ',' + chr(10) + ' ' * 6)}):\n"
+    head = f"graph({_typed_values(graph.inputs_, ',' + chr(10) + ' ' * 6)}):\n"
     forks: list[Graph] = []
     body = "".join(print_node(n, 1, show_source, forks) for n in graph.nodes_)
     rest = "".join(f"with prim::fork_{i} = {print_graph(f, show_source)}" for i, f in enumerate(forks))

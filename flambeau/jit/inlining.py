@@ -21,7 +21,7 @@ def inline(block: Block) -> None:
     for node in list(block.nodes_):
         for inner in node.blocks_:
             inline(inner)
-        called = _called(node)
+        called = _called_function(node)
         if called is None:
             continue
         values = node.inputs_[1:] if node.kind_ == "prim::CallFunction" else list(node.inputs_)
@@ -36,7 +36,7 @@ def inline(block: Block) -> None:
         node.destroy()
 
 
-def _called(node: Node) -> Graph | None:
+def _called_function(node: Node) -> Graph | None:
     if node.kind_ == "prim::CallFunction":
         kind = node.inputs_[0].type
         return kind.function.graph if isinstance(kind, FunctionType) else None

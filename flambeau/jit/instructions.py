@@ -80,7 +80,7 @@ def _tuple_index(program: Program, node: Node, ins: list[int]) -> Step:
     return step
 
 
-def _same(program: Program, node: Node, ins: list[int]) -> Step:
+def _pass_through(program: Program, node: Node, ins: list[int]) -> Step:
     out, source = program.slot(node.outputs_[0]), ins[0]
 
     def step(r: Registers) -> None:
@@ -100,7 +100,7 @@ def _unwrap(program: Program, node: Node, ins: list[int]) -> Step:
     return step
 
 
-def _nothing(program: Program, node: Node, ins: list[int]) -> Step | None:
+def _ignore(program: Program, node: Node, ins: list[int]) -> Step | None:
     program.slot(node.outputs_[0])
     return None
 
@@ -370,8 +370,8 @@ def _chunk(program: Program, node: Node, ins: list[int]) -> Step:
 
 SPECIAL: dict[str, Any] = {
     "prim::ListConstruct": _list, "prim::TupleConstruct": _tuple, "prim::DictConstruct": _dict, "prim::TupleUnpack": _unpack,
-    "prim::ListUnpack": _unpack, "prim::TupleIndex": _tuple_index, "prim::unchecked_cast": _same,
-    "prim::unchecked_unwrap_optional": _same, "aten::_unwrap_optional": _unwrap, "prim::Uninitialized": _nothing,
+    "prim::ListUnpack": _unpack, "prim::TupleIndex": _tuple_index, "prim::unchecked_cast": _pass_through,
+    "prim::unchecked_unwrap_optional": _pass_through, "aten::_unwrap_optional": _unwrap, "prim::Uninitialized": _ignore,
     "prim::GetAttr": _get_attribute, "prim::SetAttr": _set_attribute, "prim::CallMethod": _call_method,
     "prim::CallFunction": _call_function, "prim::CreateObject": _create, "prim::If": _if, "prim::Loop": _loop, "prim::Print": _print,
     "prim::RaiseException": _raise, "prim::isinstance": _isinstance, "prim::PythonOp": _python, "prim::fork": _fork,

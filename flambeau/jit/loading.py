@@ -172,7 +172,7 @@ class Loader:
                 made.constants[node.target.id] = self.literal(node.value)
             else:
                 kind = notes.type_of(reader, node.annotation)
-                made.attributes[node.target.id] = _packed_once(made.name, node.target.id, kind) or kind
+                made.attributes[node.target.id] = _packed_type(made.name, node.target.id, kind) or kind
         elif isinstance(node, ast.FunctionDef):
             definition = Definition(node, self.sources[prefix], self.resolver, self.defaults(node))
             made.methods[node.name] = Function(f"{made.name}.{node.name}", definition, made)
@@ -296,10 +296,10 @@ class Loader:
             setter.ensure()
             setter.run([made, self.convert(value.state, setter.schema.arguments[1].type)])
             return made
-        self._fill(value, kind, made.slots.__setitem__)
+        self._read_into(value, kind, made.slots.__setitem__)
         return made
 
-    def _fill(self, value: Pickled, kind: T.ClassType, put: Any) -> None:
+    def _read_into(self, value: Pickled, kind: T.ClassType, put: Any) -> None:
         if not isinstance(value.state, dict):
             raise RuntimeError(f"corrupt archive: an object of {kind.name} without state")
         for name, t in kind.attributes.items():
@@ -326,7 +326,7 @@ class Loader:
             setter.ensure()
             setter.run([made, self.convert(value.state, setter.schema.arguments[1].type)])
         else:
-            self._fill(value, kind, put)
+            self._read_into(value, kind, put)
         for table, target in (
             ("__forward_pre_hooks__", kind.forward_pre_hooks),
             ("__forward_hooks__", kind.forward_hooks),
@@ -337,7 +337,7 @@ class Loader:
         return made
 
 
-def _packed_once(owner: str, name: str, kind: T.Type) -> T.Type | None:
+def _packed_type(owner: str, name: str, kind: T.Type) -> T.Type | None:
     """Return the type of packed weights in old files, whose source declares them as tensors."""
     layer = owner.rpartition(".")[2]
     if name != "_packed_params" or kind is not T.TENSOR or not owner.startswith("__torch__.torch.nn."):

@@ -241,7 +241,7 @@ def match_schema(
     args = _with_rest_joined(schema, args)
     also = FUNCTION_NAMES if "::" in schema.name else {}
     plans = matched(schema, args, {k.name or "": k for k in kwargs}, convert, omitted, also)
-    plans += [functools.partial(_given, a.value) for a in args[len(schema.positional) :]]  # those of ...
+    plans += [functools.partial(_describe_given, a.value) for a in args[len(schema.positional) :]]  # those of ...
     return Match(schema, plans, [filled(t, known) for t in schema.result_types])
 
 
@@ -261,7 +261,7 @@ def _with_rest_joined(schema: Schema, args: Sequence[Named]) -> Sequence[Any]:
 
 
 # The compiler's messages about a call that does not match a schema.
-_SAID = {
+_MESSAGES = {
     "missing": "Argument {0} not provided.\n",
     "positional": "Expected at most {0} arguments but found {1} positional arguments.\n",
     "unknown": "Keyword argument {0} unknown.\n",
@@ -270,7 +270,7 @@ _SAID = {
 }
 
 
-def _given(value: Value) -> Value:
+def _describe_given(value: Value) -> Value:
     return value
 
 
@@ -312,7 +312,7 @@ def match_call(
         )
         if found is not None:
             return found
-    reasons = [told(*problem, _SAID) for problem in problems]
+    reasons = [told(*problem, _MESSAGES) for problem in problems]
     if len(schemas) == 1:
         raise error(place, f"\n{schemas[0]}:\n{reasons[0].rstrip(chr(10))}")
     lines = ["Arguments for call are not valid.\nThe following variants are available:\n"]

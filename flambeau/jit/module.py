@@ -21,7 +21,7 @@ from .objects import to_script
 from .types import ClassType, InterfaceType
 
 _Module = torch.nn.Module
-_NOTHING = object()
+_ABSENT = object()
 
 
 class ScriptModule(_Module):
@@ -65,7 +65,7 @@ class ScriptModule(_Module):
             plain = not (name.startswith("__") and name.endswith("__")) or name in kind.methods
             if plain and all(name not in table for table in (self._parameters, self._buffers, self._modules)):
                 found = self._script_attribute(kind, name)
-                if found is not _NOTHING:
+                if found is not _ABSENT:
                     return found
         return super().__getattr__(name)
 
@@ -76,7 +76,7 @@ class ScriptModule(_Module):
             return kind.constants[name]
         if name in kind.properties:
             return kind.properties[name][0](self)
-        return kind.static_methods.get(name, _NOTHING)
+        return kind.static_methods.get(name, _ABSENT)
 
     # -- programs ---------------------------------------------------------------------------------------------------------
     def get_debug_state(self, *args: Any, **kwargs: Any) -> Any:
@@ -105,12 +105,12 @@ class ScriptModule(_Module):
         return _Inner(self)
 
     def __copy__(self) -> Any:
-        return self._copied({}, lambda value: value)
+        return self._copy_module({}, lambda value: value)
 
     def __deepcopy__(self, memo: dict) -> Any:
-        return self._copied(memo, lambda value: copy.deepcopy(value, memo))
+        return self._copy_module(memo, lambda value: copy.deepcopy(value, memo))
 
-    def _copied(self, memo: dict, copied: Any) -> Any:
+    def _copy_module(self, memo: dict, copied: Any) -> Any:
         made = RecursiveScriptModule._make(self.script_type)
         memo[id(self)] = made
         for name, value in self.__dict__.items():
@@ -147,7 +147,7 @@ def _compile_old_style(self: Any) -> None:
         if hasattr(value := inspect.getattr_static(type(self), name, None), "__wrapped_script__")
     }
     texts = self.__dict__.pop("_texts", ())
-    concrete = recursive._read(self, True, {})
+    concrete = recursive._read_module(self, True, {})
     kind = recursive._make_type(concrete)
     concrete.script_type = kind
     self.__dict__["script_type"] = kind
@@ -263,7 +263,7 @@ class RecursiveScriptModule(ScriptModule):
                     f"Could not convert attribute '{name}' of '{type(module).__name__}' to {kind.repr_str()}: {problem}"
                 ) from None
 
-    def _adopt(self, module: Any) -> None:
+    def _bind_python_methods(self, module: Any) -> None:
         """Bind the methods that stay in Python: those that are marked as ignored or unused, and those that containers need."""
         kind = type(module)
         for name in dir(kind):

@@ -281,7 +281,7 @@ class Tagged:
         self.value, self.tag = value, tag
 
 
-def _listed(value: Any) -> list:
+def _restore_list(value: Any) -> list:
     if not isinstance(value, list):
         raise pickle.UnpicklingError("corrupt archive: a list was expected")
     return value
@@ -289,10 +289,10 @@ def _listed(value: Any) -> list:
 
 _ALLOWED: dict[tuple[str, str], Any] = {
     ("torch.jit._pickle", "restore_type_tag"): Tagged,
-    **{("torch.jit._pickle", name): _listed for name in _BUILDERS.values()},
+    **{("torch.jit._pickle", name): _restore_list for name in _BUILDERS.values()},
     ("builtins", "complex"): complex,
 }
-_CALLED = (Tagged, _listed, complex)
+_CALLED = (Tagged, _restore_list, complex)
 
 
 class Reader(RestrictedUnpickler):

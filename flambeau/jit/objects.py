@@ -151,7 +151,7 @@ def _other_to_script(value: Any, kind: T.Type) -> Any:
             return value
         return object_to_script(value, kind)
     if isinstance(kind, T.InterfaceType):
-        return _fulfilling(value, kind)
+        return _as_interface(value, kind)
     if kind is T.DEVICE and isinstance(value, str):
         return torch.device(value)
     if kind is T.STRING and isinstance(value, bytes):
@@ -161,7 +161,7 @@ def _other_to_script(value: Any, kind: T.Type) -> Any:
     raise TypeError(unfit(value, str(kind)))
 
 
-def _fulfilling(value: Any, kind: T.InterfaceType) -> Any:
+def _as_interface(value: Any, kind: T.InterfaceType) -> Any:
     """Return an object as a value of an interface type; raises TypeError if it lacks methods of it."""
     actual: Any = getattr(value, "script_type", None) or compiled.get(type(value))
     if actual is None:

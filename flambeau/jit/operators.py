@@ -89,16 +89,16 @@ def _calling(function: Callable, schema: Schema) -> Callable:
 
 def find(key: str) -> Callable | None:
     """Return the function that runs for an operator, from `aten::add.Tensor`; users may register theirs anew."""
-    return (_lasting if key.startswith(("aten::", "prim::")) else _found)(key)
+    return (_cached_operator if key.startswith(("aten::", "prim::")) else _find_operator)(key)
 
 
-def _found(key: str) -> Callable | None:
+def _find_operator(key: str) -> Callable | None:
     name = key.partition(".")[0]
     schema = next((s for s in schemas_of(name) if s.key == key), None)
     return None if schema is None else implementation(schema)
 
 
-_lasting = functools.cache(_found)
+_cached_operator = functools.cache(_find_operator)
 
 
 def implementation(schema: Schema) -> Callable | None:
@@ -146,7 +146,7 @@ def _size(x: Tensor, dim: int | None = None) -> Any:
     return list(x.shape) if dim is None else x.size(dim)
 
 
-def _to_given(
+def _convert_to(
     x: Tensor, device: Any = None, dtype: Any = None, non_blocking: bool = False, copy: bool = False
 ) -> Tensor:
     """`x.to(device, dtype)` where each may be None."""
@@ -174,7 +174,7 @@ TENSORS: dict[str, Callable] = {
     "prim::NumToTensor": lambda a: torch.tensor(a), "aten::result_type": lambda a, b: torch.result_type(a, b).number,
     "aten::promote_types": lambda a, b: torch.promote_types(dtype_of(a), dtype_of(b)).number,
     **{f"prim::is_{kind}": lambda x: False for kind in ("mkldnn", "nested", "mps", "xpu", "vulkan", "ipu", "maia", "mtia")},
-    "aten::to.prim_Device": _to_given, "aten::to.prim_dtype": lambda x, dtype=None, *flags: _to_given(x, None, dtype, *flags),
+    "aten::to.prim_Device": _convert_to, "aten::to.prim_dtype": lambda x, dtype=None, *flags: _convert_to(x, None, dtype, *flags),
     "aten::to.prim_other": lambda x, *_: x, "aten::wait": lambda future: future.wait(), "aten::sort.Tensor": NUMBERS["aten::sort"],
     "aten::reverse.t": lambda items: items.reverse(), "aten::count.Tensor": NUMBERS["aten::count"], "aten::index.list_Tensor": NUMBERS["aten::index"],
     "aten::eq.Tensor_list": NUMBERS["aten::eq"], "aten::ne.Tensor_list": NUMBERS["aten::ne"],

@@ -24,7 +24,7 @@ from .types import result_type
 _HALF = 2**63
 
 
-def _wrapped(run: Callable) -> Callable:
+def _wrapping(run: Callable) -> Callable:
     """Make an operation on numbers wrap integers to 64 bits, as the machine does."""
 
     def call(*args: Any) -> Any:
@@ -58,14 +58,14 @@ def _power(a: Any, b: Any) -> Any:
 _real_power = _as_in_c(math.pow, np.power)
 _quotient = _as_in_c(operator.truediv, np.true_divide)
 _fmod = _as_in_c(math.fmod, np.fmod)
-_OTHERS: dict[str, Callable] = {
+_NUMPY_FUNCTIONS: dict[str, Callable] = {
     "atanh": np.arctanh, "gamma": lambda a: np.where(a < 0, np.nan, np.divide(np.inf, a)), "lgamma": lambda a: np.asarray(np.inf),
     "ldexp": lambda a, b: np.copysign(np.inf, a),
 }  # fmt: skip
 
 
 def _math(name: str) -> Callable:
-    other: Any = _OTHERS.get(name) or getattr(np, name, lambda *args: np.asarray(np.nan))
+    other: Any = _NUMPY_FUNCTIONS.get(name) or getattr(np, name, lambda *args: np.asarray(np.nan))
     real, both = _as_in_c(getattr(math, name), other), getattr(cmath, name, None)
     return lambda a, *more: both(a, *more) if both is not None and isinstance(a, complex) else real(a, *more)
 
@@ -92,7 +92,7 @@ def _remainder(a: Any, b: Any) -> Any:
     return a % b
 
 
-def _divided_twice(a: Any, b: Any) -> tuple:
+def _divide_twice(a: Any, b: Any) -> tuple:
     whole = not isinstance(a, float) and not isinstance(b, float)
     if b == 0:
         raise RuntimeError(f"ZeroDivisionError: {'integer division or modulo by zero' if whole else 'float divmod()'}")
@@ -103,7 +103,7 @@ def _divided_twice(a: Any, b: Any) -> tuple:
     return (a - rest) / b, rest
 
 
-def _chosen(choose: Callable) -> Callable:
+def _make_extreme(choose: Callable) -> Callable:
     """Make `max` or `min` of two numbers float if one of them is, and the second if they have no order, as nan."""
 
     def run(a: Any, *more: Any) -> Any:
@@ -115,10 +115,10 @@ def _chosen(choose: Callable) -> Callable:
     return run
 
 
-def _whole(a: Any) -> int:
+def _to_integer(a: Any) -> int:
     """Convert a number or a text to an integer as C does: what has none is the least one."""
     if isinstance(a, str):
-        a = _parsed(int, a, r"\s*[+-]?\d+", "invalid literal for int() with base 10")
+        a = _parse_number(int, a, r"\s*[+-]?\d+", "invalid literal for int() with base 10")
         if not -_HALF <= a < _HALF:
             raise RuntimeError("stoll")
     if isinstance(a, complex):
@@ -128,13 +128,13 @@ def _whole(a: Any) -> int:
     return int(a) if not isinstance(a, float) or -_HALF <= a < _HALF else -_HALF
 
 
-def _real(a: Any) -> float:
+def _to_real(a: Any) -> float:
     if isinstance(a, str):
-        return _parsed(float, a, r"[^_]*\S", "could not convert string to float")
+        return _parse_number(float, a, r"[^_]*\S", "could not convert string to float")
     return a.real if isinstance(a, complex) else float(a)
 
 
-def _parsed(kind: Callable, text: str, form: str, refusal: str) -> Any:
+def _parse_number(kind: Callable, text: str, form: str, refusal: str) -> Any:
     try:
         return kind(text if re.fullmatch(form, text, re.ASCII | re.DOTALL) else "")
     except ValueError:
@@ -167,10 +167,10 @@ def _item(container: Any, index: Any) -> Any:
     if isinstance(container, str) and not -len(container) <= index < len(container):
         place = (index + len(container) if index < 0 else index) % (2 * _HALF)
         raise IndexError(f"basic_string::at: __n (which is {place}) >= this->size() (which is {len(container)})")
-    return container[_place(container, index)]
+    return container[_find_index(container, index)]
 
 
-def _place(container: Any, index: Any, problem: str = "list index out of range") -> Any:
+def _find_index(container: Any, index: Any, problem: str = "list index out of range") -> Any:
     """Return the index, or the key, if the container has it."""
     if isinstance(container, dict) and index not in container:
         raise RuntimeError(f"KeyError: {shown(index)}")
@@ -180,12 +180,12 @@ def _place(container: Any, index: Any, problem: str = "list index out of range")
 
 
 def _set_item(container: Any, index: Any, value: Any) -> Any:
-    container[_place(container, index) if isinstance(container, list) else index] = value
+    container[_find_index(container, index) if isinstance(container, list) else index] = value
     return container
 
 
 def _delete(container: Any, index: Any) -> None:
-    del container[_place(container, index, "list index out of range" if container else "pop index out of range")]
+    del container[_find_index(container, index, "list index out of range" if container else "pop index out of range")]
 
 
 def _slice(sequence: Any, start: Any = None, stop: Any = None, step: int = 1) -> Any:
@@ -220,10 +220,10 @@ def _check_sortable(first: Any, item: Any) -> None:
 def sort_key(item: Any) -> Any:
     if isinstance(item, tuple):
         return tuple(map(sort_key, item))
-    return _Ordered(item) if hasattr(item, "slots") else item
+    return _ByOwnOrder(item) if hasattr(item, "slots") else item
 
 
-class _Ordered:
+class _ByOwnOrder:
     """Orders objects of compiled classes by their own __lt__."""
 
     __slots__ = ("item",)
@@ -231,7 +231,7 @@ class _Ordered:
     def __init__(self, item: Any):
         self.item = item
 
-    def __lt__(self, other: _Ordered) -> bool:
+    def __lt__(self, other: _ByOwnOrder) -> bool:
         return bool(self.item.call("__lt__", other.item))
 
 
@@ -259,10 +259,10 @@ def _list_remove(items: list, item: Any) -> None:
 
 def _pop(items: Any, *args: Any) -> Any:
     if isinstance(items, dict):
-        return items.pop(args[0] if len(args) > 1 else _place(items, args[0]), *args[1:])
+        return items.pop(args[0] if len(args) > 1 else _find_index(items, args[0]), *args[1:])
     if not items:
         raise IndexError("pop from empty list")
-    return items.pop(_place(items, *args or (-1,)))
+    return items.pop(_find_index(items, *args or (-1,)))
 
 
 def _pop_first(items: dict) -> tuple:
@@ -354,11 +354,11 @@ def _percent(text: str, *values: Any) -> str:
     return made
 
 
-_SPOKEN = {float: "Double", str: "String", type(None): "None", bool: "Bool", complex: "ComplexDouble"}
+_TYPE_NAMES = {float: "Double", str: "String", type(None): "None", bool: "Bool", complex: "ComplexDouble"}
 
 
 def _percent_one(letter: str, value: Any) -> str:
-    word = _SPOKEN.get(type(value), type(value).__name__)
+    word = _TYPE_NAMES.get(type(value), type(value).__name__)
     if letter in "dieEfF":
         if type(value) not in (int, float):
             raise RuntimeError(f"%{letter} requires a number for formatting, but got {word}")
@@ -388,32 +388,32 @@ def _warn(message: str, stacklevel: int = 2) -> None:
 
 # What holds where no tensor takes part; there are operators on tensors under these names.
 NUMBERS: dict[str, Callable] = {
-    "aten::sub": _wrapped(operator.sub), "aten::mul": _wrapped(operator.mul), "aten::div": _quotient,
-    "aten::add": _wrapped(operator.add), "aten::add_.t": operator.iadd, "aten::mul_.t": operator.imul,
-    "aten::floordiv": _floor_quotient, "aten::remainder": _remainder, "aten::mod": _remainder, "aten::neg": _wrapped(operator.neg),
-    "aten::pow": _power, "aten::pow.int_to_int": _wrapped(operator.pow), "aten::fmod": _fmod, "aten::mathremainder": _math("remainder"),
-    "aten::divmod": _divided_twice, "aten::eq": _equal, "aten::ne": lambda a, b: not _equal(a, b), "aten::lt": operator.lt,
+    "aten::sub": _wrapping(operator.sub), "aten::mul": _wrapping(operator.mul), "aten::div": _quotient,
+    "aten::add": _wrapping(operator.add), "aten::add_.t": operator.iadd, "aten::mul_.t": operator.imul,
+    "aten::floordiv": _floor_quotient, "aten::remainder": _remainder, "aten::mod": _remainder, "aten::neg": _wrapping(operator.neg),
+    "aten::pow": _power, "aten::pow.int_to_int": _wrapping(operator.pow), "aten::fmod": _fmod, "aten::mathremainder": _math("remainder"),
+    "aten::divmod": _divide_twice, "aten::eq": _equal, "aten::ne": lambda a, b: not _equal(a, b), "aten::lt": operator.lt,
     "aten::le": operator.le, "aten::gt": operator.gt, "aten::ge": operator.ge, "aten::__and__": operator.and_,
-    "aten::__or__": operator.or_, "aten::__xor__": operator.xor, "aten::__lshift__": _wrapped(lambda a, b: a << (b & 63)),
+    "aten::__or__": operator.or_, "aten::__xor__": operator.xor, "aten::__lshift__": _wrapping(lambda a, b: a << (b & 63)),
     "aten::__rshift__": lambda a, b: a >> (b & 63), "aten::__not__": operator.not_,
     "prim::id": id, "aten::__round_to_zero_floordiv": lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1), "aten::__range_length": _range_length,
     "aten::__derive_index": lambda index, start, step: start + index * step,
-    "aten::log": _logarithm, "aten::round": lambda a: math.copysign(round(a), a) if math.isfinite(a) else a, "aten::floor": lambda a: _whole(math.floor(a) if math.isfinite(a) else a), "aten::ceil": lambda a: _whole(math.ceil(a) if math.isfinite(a) else a),
+    "aten::log": _logarithm, "aten::round": lambda a: math.copysign(round(a), a) if math.isfinite(a) else a, "aten::floor": lambda a: _to_integer(math.floor(a) if math.isfinite(a) else a), "aten::ceil": lambda a: _to_integer(math.ceil(a) if math.isfinite(a) else a),
     "aten::fabs": math.fabs, "aten::angle": cmath.phase, "aten::polar": cmath.rect, "aten::modf": math.modf, "aten::frexp": math.frexp,
-    "aten::ldexp": _math("ldexp"), "aten::copysign": math.copysign, "aten::factorial": _wrapped(lambda n: math.factorial(min(n, 66))), "aten::gcd": _wrapped(math.gcd),
+    "aten::ldexp": _math("ldexp"), "aten::copysign": math.copysign, "aten::factorial": _wrapping(lambda n: math.factorial(min(n, 66))), "aten::gcd": _wrapping(math.gcd),
     "aten::isnan": cmath.isnan, "aten::isinf": cmath.isinf, "aten::isfinite": cmath.isfinite, "aten::degrees": math.degrees,
     "aten::radians": math.radians,
     **{f"aten::{name}": _math(name) for name in (*ELEMENTARY, "sqrt", "gamma", "atan2") if hasattr(math, name) and name != "log"},
     "aten::count": _count,
-    "aten::remove": _list_remove, "aten::index": _index, "aten::sort": _sort, "aten::slice": _slice, "aten::sum": _wrapped(sum), "aten::sum.float": lambda items: sum(items, 0.0), "aten::any": any,
-    "aten::all": all, "prim::abs": _wrapped(abs),
+    "aten::remove": _list_remove, "aten::index": _index, "aten::sort": _sort, "aten::slice": _slice, "aten::sum": _wrapping(sum), "aten::sum.float": lambda items: sum(items, 0.0), "aten::any": any,
+    "aten::all": all, "prim::abs": _wrapping(abs),
 }  # fmt: skip
 PLAIN: dict[str, Callable] = {
     "aten::__is__": _is, "aten::__isnot__": lambda a, b: not _is(a, b),
-    "aten::Bool": bool, "aten::Int": _whole, "aten::Float": _real, "aten::Complex": complex,
+    "aten::Bool": bool, "aten::Int": _to_integer, "aten::Float": _to_real, "aten::Complex": complex,
     "aten::FloatImplicit": _implicit(float, "Float"), "aten::IntImplicit": _implicit(int, "Float"),
     "aten::ComplexImplicit": _implicit(complex, "Complex"), "aten::ScalarImplicit": _implicit(object, "Scalar"),
-    "prim::max": _chosen(max), "prim::min": _chosen(min),
+    "prim::max": _make_extreme(max), "prim::min": _make_extreme(min),
     "aten::len": len, "aten::append": lambda items, item: (items.append(item), items)[1], "aten::extend": list.extend,
     "aten::insert": lambda items, place, item: items.insert(place, item), "aten::reverse": lambda items: items.reverse(),
     "aten::clear": lambda c: c.clear(), "aten::copy": lambda c: c.copy(),

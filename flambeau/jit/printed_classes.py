@@ -15,7 +15,7 @@ from .value_types import inferred
 
 def class_code(printer: Printer, kind: Any) -> str:
     """Return the definition of a class, a NamedTuple, an enum or an interface as source."""
-    name = _last(kind)
+    name = _last_name(kind)
     if isinstance(kind, TupleType):
         lines = [f"class {name}(NamedTuple):"]
         lines += [f"  {f} : {printer.type_name(t)}" for f, t in zip(kind.fields, kind.elements)]
@@ -29,7 +29,7 @@ def class_code(printer: Printer, kind: Any) -> str:
     return _module_code(printer, kind, name) if kind.is_module else _plain_class_code(printer, kind, name)
 
 
-def _last(kind: Any) -> str:
+def _last_name(kind: Any) -> str:
     full: str = (
         str(kind.tuple_name)
         if isinstance(kind, TupleType)
@@ -62,11 +62,11 @@ def _module_code(printer: Printer, kind: ClassType, name: str) -> str:
         if is_identifier(label):
             t = inferred(value)
             if t is not None:
-                lines.append(f"  {label} : Final[{printer.type_name(t)}] = {body.literal(_numbered(value), t)}")
+                lines.append(f"  {label} : Final[{printer.type_name(t)}] = {body.literal(_print_numbered(value), t)}")
     return "\n".join(lines) + "\n" + _methods_code(printer, kind)
 
 
-def _numbered(value: Any) -> Any:
+def _print_numbered(value: Any) -> Any:
     return value.number if is_numbered(value) else value
 
 

@@ -22,12 +22,12 @@ def _list(body: Body, node: Node, inputs: list[str]) -> str:
     kind = node.outputs_[0].type
     assert isinstance(kind, ListType)
     text = f"[{', '.join(inputs)}]"
-    if not inputs or not _inferable(kind.element, node.inputs_):
+    if not inputs or not _is_inferable(kind.element, node.inputs_):
         return f"annotate({body.printer.type_name(kind)}, {text})"
     return text
 
 
-def _inferable(element: Type, values: Sequence[Value]) -> bool:
+def _is_inferable(element: Type, values: Sequence[Value]) -> bool:
     return not isinstance(element, (OptionalType, UnionType, InterfaceType)) and str(element) != "Any"
 
 
@@ -44,7 +44,7 @@ def _dict(body: Body, node: Node, inputs: list[str]) -> str:
     assert isinstance(kind, DictType)
     pairs = ", ".join(f"{k}: {v}" for k, v in zip(inputs[::2], inputs[1::2]))
     text = "{" + pairs + "}"
-    if not inputs or not _inferable(kind.value, node.inputs_):
+    if not inputs or not _is_inferable(kind.value, node.inputs_):
         return f"annotate({body.printer.type_name(kind)}, {text})"
     return text
 
@@ -59,11 +59,11 @@ def _method(body: Body, node: Node, inputs: list[str]) -> str:
     return f"({inputs[0]}).{node.attributes['name']}({''.join(f'{i}, ' for i in inputs[1:])})"
 
 
-def _called(body: Body, node: Node, inputs: list[str]) -> str:
+def _call(body: Body, node: Node, inputs: list[str]) -> str:
     return f"{inputs[0]}({''.join(f'{i}, ' for i in inputs[1:])})"
 
 
-def _created(body: Body, node: Node, inputs: list[str]) -> str:
+def _create(body: Body, node: Node, inputs: list[str]) -> str:
     name = body.printer.type_name(node.outputs_[0].type)
     return f"{name}.__new__({name})"
 
@@ -72,7 +72,7 @@ def _cast(word: str) -> Any:
     return lambda body, node, inputs: f"{word}({inputs[0]})"
 
 
-def _unchecked(body: Body, node: Node, inputs: list[str]) -> str:
+def _unchecked_cast(body: Body, node: Node, inputs: list[str]) -> str:
     return f"unchecked_cast({body.printer.type_name(node.outputs_[0].type)}, {inputs[0]})"
 
 
@@ -105,9 +105,9 @@ def _to_list(body: Body, node: Node, inputs: list[str]) -> str:
 
 EXPRESSIONS: dict[str, Any] = {
     "prim::ListConstruct": _list, "prim::TupleConstruct": _tuple, "prim::DictConstruct": _dict, "prim::GetAttr": _attribute,
-    "prim::CallMethod": _method, "prim::CallFunction": _called, "prim::CreateObject": _created, "aten::Bool": _cast("bool"),
-    "aten::Int": _cast("int"), "aten::Float": _cast("float"), "prim::unchecked_cast": _unchecked,
-    "prim::unchecked_unwrap_optional": _unchecked, "prim::isinstance": _isinstance, "prim::Uninitialized": _uninitialized,
+    "prim::CallMethod": _method, "prim::CallFunction": _call, "prim::CreateObject": _create, "aten::Bool": _cast("bool"),
+    "aten::Int": _cast("int"), "aten::Float": _cast("float"), "prim::unchecked_cast": _unchecked_cast,
+    "prim::unchecked_unwrap_optional": _unchecked_cast, "prim::isinstance": _isinstance, "prim::Uninitialized": _uninitialized,
     "aten::__getitem__": _item, "prim::TupleIndex": _tuple_index, "aten::IntImplicit": _implicit, "aten::FloatImplicit": _implicit,
     "aten::ScalarImplicit": _implicit, "aten::ComplexImplicit": _implicit, "prim::tolist": _to_list, "aten::sorted": _cast("sorted"),
     "prim::EnumName": lambda body, node, inputs: f"({inputs[0]}).name",

@@ -57,7 +57,7 @@ class Printer:
             self.types.append(thing)
 
     def type_name(self, kind: T.Type) -> str:
-        for inner in _named(kind):
+        for inner in _named_types(kind):
             self.mention(inner)
         return kind.code
 
@@ -69,10 +69,10 @@ class Printer:
         return f"CONSTANTS.c{len(self.constants) - 1}"
 
 
-def _named(kind: T.Type) -> list[T.Type]:
+def _named_types(kind: T.Type) -> list[T.Type]:
     if isinstance(kind, (T.ClassType, T.InterfaceType, T.EnumType)):
         return [kind]
-    found = [n for part in kind.contained() for n in _named(part)]
+    found = [n for part in kind.contained() for n in _named_types(part)]
     return [*found, kind] if isinstance(kind, T.TupleType) and kind.tuple_name else found
 
 
@@ -155,7 +155,7 @@ class Body:
         for node in reversed(block.nodes_):
             self._scan_node(block, node)
 
-    def _before(self, block: Block, node: Node) -> Node | None:
+    def _preceding_node(self, block: Block, node: Node) -> Node | None:
         before = block.nodes_.last if node is block.ret else node.preceding
         while before is not None and before.kind_ == "prim::Constant":
             before = before.preceding
@@ -166,7 +166,7 @@ class Body:
             return node
         for inner in node.blocks_:
             self.scan(inner)
-        point = self._before(block, node)
+        point = self._preceding_node(block, node)
         for value in reversed(node.inputs_):
             maker = value.node
             if maker is point and point is not None and _can_inline(value):
@@ -318,7 +318,7 @@ class Body:
             schema = node.schema_ = _schema_of(node)
         if schema is None:
             return f"{op_name(node.kind_)}({', '.join(inputs)})"
-        count = _needed(schema, node.inputs_)
+        count = _needed_count(schema, node.inputs_)
         words = []
         for index, text in enumerate(inputs):
             argument = schema.arguments[index] if index < len(schema.arguments) else None
@@ -432,7 +432,7 @@ def _is_default(argument: Argument, value: Value) -> bool:
     )
 
 
-def _needed(schema: Schema, values: Sequence[Value]) -> int:
+def _needed_count(schema: Schema, values: Sequence[Value]) -> int:
     """Return how many arguments must be printed: trailing ones that equal their default can be left out."""
     count = len(values)
     while count > 0 and count <= len(schema.arguments) and _is_default(schema.arguments[count - 1], values[count - 1]):

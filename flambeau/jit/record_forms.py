@@ -72,7 +72,7 @@ class _Writer:
             raise _Uncovered
 
     def text(self, name: str) -> str:
-        given = ", ".join(self._given())
+        given = ", ".join(self._given_arguments())
         part = "" if self.form.item is None else f"[{self.form.item}]"
         call = f"aten.{self.form.name}{{}}({given}){part}"
         if "inplace" in self.arguments:
@@ -102,27 +102,27 @@ class _Writer:
         return f"Tuple[{', '.join('Tensor' for _ in self.schema.returns)}]"
 
     # -- what the operator is given ------------------------------------------------------------------------------------------
-    def _given(self) -> list[str]:
+    def _given_arguments(self) -> list[str]:
         arguments = list(self.schema.arguments)
         found: list[str] = []
         for part in self.form.parts or ():
-            made = self._part(part, arguments[len(found) :])
+            made = self._write_part(part, arguments[len(found) :])
             found += made
         return [
             text if not argument.kwarg_only else f"{argument.name}={text}" for text, argument in zip(found, arguments)
         ]
 
-    def _part(self, part: Any, arguments: list[Argument]) -> list[str]:
+    def _write_part(self, part: Any, arguments: list[Argument]) -> list[str]:
         if isinstance(part, ast.Starred):
-            return self._several(part.value)
+            return self._computed_names(part.value)
         if isinstance(part, ast.Name):
-            return [self._own(part.id, arguments[0])]
+            return [self._own_argument(part.id, arguments[0])]
         if isinstance(part, ast.Call):
-            return [self._converted(part, arguments[0])]
+            return [self._convert_argument(part, arguments[0])]
         # The cuDNN flag in a file is for the program that runs it: allowed.
         return ["True" if arguments[0].name.startswith("cudnn_enable") else ast.unparse(part)]
 
-    def _several(self, call: Any) -> list[str]:
+    def _computed_names(self, call: Any) -> list[str]:
         """Return the names of arguments that another operator computes from tensors, as in `broadcast_tensors`; adds that call."""
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
             raise _Uncovered
@@ -132,7 +132,7 @@ class _Writer:
         self.before.append(f"{', '.join(made)} = aten.{call.func.id}([{', '.join(names)}])")
         return made
 
-    def _own(self, name: str, argument: Argument) -> str:
+    def _own_argument(self, name: str, argument: Argument) -> str:
         if argument.name == "reduction":
             self.types[name] = "str"
             former = [n for n in ("size_average", "reduce") if n in self.arguments]
@@ -144,7 +144,7 @@ class _Writer:
         self.types[name] = kind
         return name
 
-    def _converted(self, call: Any, argument: Argument) -> str:
+    def _convert_argument(self, call: Any, argument: Argument) -> str:
         name, words = call.args[0].id, [a.value for a in call.args[1:] if isinstance(a, ast.Constant)]
         if call.func.id in ("filled", "float"):
             self.types[name] = _annotation(argument)

@@ -28,7 +28,7 @@ from .value_types import inferred
 _INTERNAL = frozenset(torch.nn.Module().__dict__) - {"training"}
 
 
-class _Same:
+class _ById:
     """Key that compares objects by identity and keeps them alive, so that their `id` is not reused."""
 
     __slots__ = ("thing",)
@@ -37,7 +37,7 @@ class _Same:
         self.thing = thing
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.thing is other.thing
+        return isinstance(other, _ById) and self.thing is other.thing
 
     def __hash__(self) -> int:
         return id(self.thing)
@@ -73,11 +73,11 @@ class Concrete:
         return method_overloads(self.script_type, function, name)
 
     def key(self) -> tuple:
-        modules = tuple((n, _Same(c.script_type if isinstance(c, Concrete) else c)) for n, c in self.modules.items())
+        modules = tuple((n, _ById(c.script_type if isinstance(c, Concrete) else c)) for n, c in self.modules.items())
         constants = tuple((n, type(v).__name__, repr(v)) for n, v in self.constants.items())
-        functions = tuple((n, _Same(f)) for n, f in (*self.functions.items(), *self.overrides.items()))
+        functions = tuple((n, _ById(f)) for n, f in (*self.functions.items(), *self.overrides.items()))
         attributes = tuple(
-            (n, str(t), _Same(t) if isinstance(t, (ClassType, InterfaceType)) else 0)
+            (n, str(t), _ById(t) if isinstance(t, (ClassType, InterfaceType)) else 0)
             for n, t in self.attributes.items()
         )
         return (
@@ -109,7 +109,7 @@ def infer(module: Any, share: bool = True, memo: dict[int, Concrete] | None = No
             found.script_type = found.done = module.script_type
         memo[id(module)] = found
         return found
-    concrete = _read(module, share, memo)
+    concrete = _read_module(module, share, memo)
     if share:
         known = _store.setdefault(concrete.key(), concrete)
         if known.script_type is None:
@@ -134,7 +134,7 @@ def _hints(kind: type) -> dict[str, Any]:
     return hints
 
 
-def _declared(hint: Any) -> Type | None:
+def _declared_type(hint: Any) -> Type | None:
     """Return the type of an annotation; None if there is none, if it is a string or a ClassVar, or if TorchScript has no such type."""
     if hint is None or isinstance(hint, str):
         return None
@@ -146,7 +146,7 @@ def _declared(hint: Any) -> Type | None:
         return None
 
 
-def _read(module: Any, share: bool, memo: dict[int, Concrete]) -> Concrete:
+def _read_module(module: Any, share: bool, memo: dict[int, Concrete]) -> Concrete:
     kind = type(module)
     made = Concrete(kind)
     hints = {} if is_library(kind.__module__) else _hints(kind)
@@ -157,7 +157,7 @@ def _read(module: Any, share: bool, memo: dict[int, Concrete]) -> Concrete:
     for name, value in [*module._parameters.items(), *module._buffers.items()]:
         if name in made.ignored:
             continue
-        declared = _declared(hints.get(name))
+        declared = _declared_type(hints.get(name))
         made.attributes[name] = declared if declared is not None else NONE if value is None else TENSOR
         (made.parameters if name in module._parameters else made.buffers).add(name)
     for name, value in module._modules.items():
@@ -166,7 +166,7 @@ def _read(module: Any, share: bool, memo: dict[int, Concrete]) -> Concrete:
         if value is None:
             made.attributes[name] = NONE
             continue
-        interface = _declared(hints.get(name))
+        interface = _declared_type(hints.get(name))
         made.modules[name] = infer(value, share, memo)
         if isinstance(interface, InterfaceType):
             made.modules[name] = interface
@@ -192,7 +192,7 @@ def _read(module: Any, share: bool, memo: dict[int, Concrete]) -> Concrete:
     for name in getattr(kind, "__computed__", ()):  # properties whose values compiled code keeps
         made.failed.pop(name, None)
         _read_attribute(made, name, getattr(module, name), None)
-    made.hooks = (*map(_Same, module._forward_pre_hooks.values()), "|", *map(_Same, module._forward_hooks.values()))
+    made.hooks = (*map(_ById, module._forward_pre_hooks.values()), "|", *map(_ById, module._forward_hooks.values()))
     return made
 
 
@@ -226,8 +226,8 @@ def _read_attribute(made: Concrete, name: str, value: Any, hint: Any) -> None:
         return
     attribute_type = None
     if isinstance(value, Attribute):
-        attribute_type, value = _declared(value.type), value.value
-    declared = attribute_type if attribute_type is not None else _declared(hint)
+        attribute_type, value = _declared_type(value.type), value.value
+    declared = attribute_type if attribute_type is not None else _declared_type(hint)
     if declared is None:
         try:
             declared = inferred(value)
@@ -272,12 +272,12 @@ def _make_type(concrete: Concrete) -> ClassType:
     return made
 
 
-_NEVER = frozenset(n for n in dir(torch.nn.Module) if n != "forward")
+_NEVER_COMPILED = frozenset(n for n in dir(torch.nn.Module) if n != "forward")
 
 
 def _compile_method(kind: ClassType, concrete: Concrete, name: str) -> Function | None:
     """Return a method of the Python class as a function that is compiled on its first call."""
-    if name in _NEVER and getattr(concrete.python_class, name, None) is getattr(torch.nn.Module, name, None):
+    if name in _NEVER_COMPILED and getattr(concrete.python_class, name, None) is getattr(torch.nn.Module, name, None):
         return None
     function = concrete.overrides.get(name) or inspect.getattr_static(concrete.python_class, name, None)
     if isinstance(function, (staticmethod, classmethod)) or not inspect.isfunction(function):
@@ -442,8 +442,8 @@ def _compile_methods(made: Any, module: Any, kind: ClassType, methods: Callable)
         found = kind.find_method(name)
         if found is not None:
             found.ensure()
-    if hasattr(made, "_adopt"):
-        made._adopt(module)
+    if hasattr(made, "_bind_python_methods"):
+        made._bind_python_methods(module)
 
 
 def _compile_hooks(module: Any, kind: ClassType) -> None:

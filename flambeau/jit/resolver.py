@@ -64,7 +64,7 @@ def _context_class(form: type) -> Sugared:
 
 
 @functools.cache
-def _special() -> dict[int, tuple[Any, Callable[[], Sugared]]]:
+def _special_objects() -> dict[int, tuple[Any, Callable[[], Sugared]]]:
     """Return the Python objects that have a meaning built into the compiler, by `id`."""
     table: dict[int, tuple[Any, Callable[[], Sugared]]] = {}
 
@@ -170,7 +170,7 @@ class Resolver:
         return ClassValue(kind)
 
     def tensor_method(self, m: Any, place: Range | None, name: str, value: Any) -> Sugared | None:
-        known = _special().get(id(by_name(name)))
+        known = _special_objects().get(id(by_name(name)))
         return None if known is None else BoundFunction(known[1](), value)
 
     def parent_of(self, m: Any, place: Range | None, node: ast.Call) -> Sugared | None:
@@ -209,7 +209,7 @@ class Resolver:
         script = getattr(thing, "script_function", None)
         if isinstance(script, Function):
             return FunctionValue([script])
-        known = _special().get(id(thing))
+        known = _special_objects().get(id(thing))
         mark = mark_of(thing)
         if known is not None and mark is None:
             return known[1]()
@@ -455,12 +455,12 @@ def function_for_overload(implementation: Any, declared: Any) -> Function:
     for name, value in own.items():
         if name in other and other[name] != value:
             raise RuntimeError(f"Default parameters on overloads do not affect the runtime so they must equal to the default parameter on the implementation function. Found on parameter {name}")  # fmt: skip
-    tree, defaults = _narrowed(tree, head, {**other, **own})
+    tree, defaults = _narrow(tree, head, {**other, **own})
     definition = Definition(tree, source, Typed(implementation), defaults)
     return Function(qualified_name(implementation), definition)
 
 
-def _narrowed(tree: ast.FunctionDef, head: ast.FunctionDef, defaults: dict[str, Any]) -> tuple[ast.FunctionDef, dict]:
+def _narrow(tree: ast.FunctionDef, head: ast.FunctionDef, defaults: dict[str, Any]) -> tuple[ast.FunctionDef, dict]:
     """Return copies of an implementation's tree and defaults for an overload; raise if it needs parameters that `head` does not declare."""
     tree = copy.deepcopy(tree)
     declared = {a.arg for a in (*head.args.args, *head.args.kwonlyargs)}

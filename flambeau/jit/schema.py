@@ -65,7 +65,7 @@ def parse_schema(text: str) -> Schema:
 @functools.cache
 def _own_schemas(name: str) -> tuple[Schema, ...]:
     found = [parse_schema(text) for text in lines().get(name, {}).values()]
-    return (*found, *(_with_out(s) for s in found if _can_write(s)))
+    return (*found, *(_out_schema(s) for s in found if _can_write(s)))
 
 
 def _can_write(schema: Schema) -> bool:
@@ -77,7 +77,7 @@ def _can_write(schema: Schema) -> bool:
     return any(str(a.type).startswith("Tensor") for a in schema.arguments)
 
 
-def _with_out(schema: Schema) -> Schema:
+def _out_schema(schema: Schema) -> Schema:
     overload = "out" if schema.overload_name in ("", "Tensor") else f"{schema.overload_name.removeprefix('dim_')}_out"
     mark = AliasInfo("(a!)")
     out = Argument("out", TENSOR, kwarg_only=True, alias_info=mark)

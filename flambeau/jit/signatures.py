@@ -137,16 +137,16 @@ def type_of(m: Any, node: ast.expr | None) -> T.Type:
     if isinstance(node, ast.Tuple) and not node.elts:
         return T.TupleType([])
     if isinstance(node, ast.Subscript):
-        return _subscripted(m, node, place)
+        return _subscript_type(m, node, place)
     name = dotted(node) if node is not None else None
     if name is None:
-        word = _SPOKEN.get(type(getattr(node, "op", None)), type(node).__name__)
+        word = _SIGNS.get(type(getattr(node, "op", None)), type(node).__name__)
         raise error(place, f"Expression of type {word} cannot be used in a type expression")
     found = m.resolver.type(m, name)
     if isinstance(found, T.Type):
         return found
-    if found is not None and found in _BARE:
-        raise error(place, _BARE[found])
+    if found is not None and found in _BARE_GENERIC_MESSAGES:
+        raise error(place, _BARE_GENERIC_MESSAGES[found])
     if found is None:
         known = _NAMES.get(name.rpartition(".")[2] if name.startswith(("torch.", "typing.")) else name)
         if known is not None:
@@ -166,11 +166,11 @@ def annotated_type(thing: Any, place: Range) -> T.Type:
         ) from None
 
 
-_BARE = {
+_BARE_GENERIC_MESSAGES = {
     typing.Optional: "Attempted to use Optional without a contained type. Please add a contained type, e.g. Optional[int]",
     typing.Tuple: "Attempted to use Tuple without a contained type. Please add a contained type, e.g. Tuple[int]",  # noqa: UP006
 }
-_SPOKEN: dict[type, str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Mod: "%", ast.Pow: "**"}
+_SIGNS: dict[type, str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Mod: "%", ast.Pow: "**"}
 
 
 def _from_text(m: Any, node: ast.Constant) -> T.Type:
@@ -184,7 +184,7 @@ def _from_text(m: Any, node: ast.Constant) -> T.Type:
     return type_of(m, tree)
 
 
-def _subscripted(m: Any, node: ast.Subscript, place: Range) -> T.Type:
+def _subscript_type(m: Any, node: ast.Subscript, place: Range) -> T.Type:
     name = dotted(node.value)
     if name is None:
         raise error(m.at(node.value), "Subscripted type must be a type identifier")
@@ -267,16 +267,16 @@ def schema_of(m: Any, tree: ast.FunctionDef, self_type: T.Type | None, defaults:
                 given = _state_type(m, tree, self_type)
             if given is not None:
                 kind = given
-            elif parameter.annotation is not None and not _says_nothing(m, parameter.annotation):
-                kind = _annotated(m, parameter.annotation, parameter.arg)
+            elif parameter.annotation is not None and not _is_undeclared(m, parameter.annotation):
+                kind = _annotation_type(m, parameter.annotation, parameter.arg)
         default = defaults.get(parameter.arg, REQUIRED)
         if default is not REQUIRED:
             default = _checked_default(m, tree, parameter.arg, default, kind, size)
         arguments.append(Argument(parameter.arg, kind, default, number >= len(names), size))
     if comment_types is not None:
         returns = [comment_result] if comment_result is not None else []
-    elif tree.returns is not None and not _says_nothing(m, tree.returns):
-        returns = [_annotated(m, tree.returns, "return")]
+    elif tree.returns is not None and not _is_undeclared(m, tree.returns):
+        returns = [_annotation_type(m, tree.returns, "return")]
     else:
         returns = []
     return Schema(tree.name, "", arguments, returns)
@@ -292,7 +292,7 @@ def _state_type(m: Any, tree: ast.FunctionDef, owner: T.ClassType) -> T.Type:
     return T.result_type(getter.schema)
 
 
-def _annotated(m: Any, node: ast.expr, name: str) -> T.Type:
+def _annotation_type(m: Any, node: ast.expr, name: str) -> T.Type:
     """Return the type of an annotation; if its names are local to another function, from the value that Python evaluated it to."""
     try:
         return type_of(m, node)
@@ -303,7 +303,7 @@ def _annotated(m: Any, node: ast.expr, name: str) -> T.Type:
         return annotated_type(value, m.at(node))
 
 
-def _says_nothing(m: Any, node: ast.expr) -> bool:
+def _is_undeclared(m: Any, node: ast.expr) -> bool:
     """Return whether an annotation is `Any` in the library's own code, where it declares nothing: a tensor, or the type returned."""
     return m.resolver.is_library and dotted(node) == "Any"
 
@@ -345,11 +345,11 @@ def comment_type(m: Any, node: ast.stmt) -> T.Type | None:
 
 
 def _parse_comment(m: Any, text: str, node: Any) -> T.Type:
-    tree = _located(ast.parse(text.strip(), mode="eval").body, node)
+    tree = _locate(ast.parse(text.strip(), mode="eval").body, node)
     return type_of(m, tree)
 
 
-def _located(tree: Any, node: Any) -> Any:
+def _locate(tree: Any, node: Any) -> Any:
     for part in ast.walk(tree):
         if isinstance(part, (ast.expr, ast.arg, ast.keyword)):
             part.lineno, part.col_offset = node.lineno, node.col_offset
@@ -376,11 +376,11 @@ def _comment_signature(m: Any, tree: ast.FunctionDef, count: int) -> tuple[list 
                 + "\n".join(f"# type: {c}" for c in found)
                 + "\n(See PEP 484 https://www.python.org/dev/peps/pep-0484/#suggested-syntax-for-python-2-7-and-straddling-code)"
             )
-        single = [_uncommented(c) for c in found[: found.index(text)]]
+        single = [_strip_comment(c) for c in found[: found.index(text)]]
         text = f"({', '.join(single)}) -> {text.partition('->')[2]}"
     if not text.startswith("("):
         return None, None
-    text = _uncommented(text)
+    text = _strip_comment(text)
     result = "->" in text
     try:
         signature = ast.parse(text if result else f"{text} -> None", mode="func_type")
@@ -395,11 +395,11 @@ def _comment_signature(m: Any, tree: ast.FunctionDef, count: int) -> tuple[list 
             head,
             f"Number of type annotations ({len(signature.argtypes)}) did not match the number of function parameters ({count})",
         )
-    kinds = [(type_of(m, _located(t, tree)), _broadcast_size(t)) for t in signature.argtypes]
-    return kinds, type_of(m, _located(signature.returns, tree)) if result else None
+    kinds = [(type_of(m, _locate(t, tree)), _broadcast_size(t)) for t in signature.argtypes]
+    return kinds, type_of(m, _locate(signature.returns, tree)) if result else None
 
 
-def _uncommented(text: str) -> str:
+def _strip_comment(text: str) -> str:
     return text.partition("#")[0].strip().rstrip(",")
 
 

@@ -16,7 +16,7 @@ from .types import BOOL, INT, Type
 from .variables import Variables
 
 INT_MAX = 9223372036854775807
-_LEAVING = (
+_EXIT_KINDS = (
     "prim::ReturnStmt", "prim::BreakStmt", "prim::ContinueStmt", "prim::RaiseException", "prim::LoopContinuation",
 )  # fmt: skip
 
@@ -26,7 +26,7 @@ def convert(graph: Graph) -> None:
     _Exits(graph, "prim::LoopContinuation").run()
     _Exits(graph, "prim::ReturnStmt").run()
     _merge_ifs(graph)
-    _plain_loops(graph)
+    _normalise_loops(graph)
 
 
 def _merge_ifs(block: Block) -> None:
@@ -64,12 +64,12 @@ def _merge(first: Node, second: Node, ways: Sequence[bool]) -> None:
     second.destroy()
 
 
-def _plain_loops(block: Block) -> None:
+def _normalise_loops(block: Block) -> None:
     """Convert loops with both a limit and a condition to loops with a condition only, which count by themselves."""
     graph = block.graph
     for node in list(block.nodes_):
         for inner in node.blocks_:
-            _plain_loops(inner)
+            _normalise_loops(inner)
         if node.kind_ != "prim::Loop":
             continue
         body = node.blocks_[0]
@@ -85,7 +85,7 @@ def _count_by_hand(graph: Graph, node: Node, body: Block) -> None:
         node.replace_input(0, graph.constant(INT_MAX, INT, node.range))
         zero = graph.constant(0, INT, node.range)
         some = graph.op("aten::gt", [limit, zero], BOOL, node.range)
-        node.replace_input(1, some if constant_of(start) == (True, True) else _both(graph, some, start))
+        node.replace_input(1, some if constant_of(start) == (True, True) else _emit_and(graph, some, start))
         node.add_input(zero)
     before = body.inputs_[0]
     counter = body.add_input("", INT)
@@ -97,12 +97,12 @@ def _count_by_hand(graph: Graph, node: Node, body: Block) -> None:
         one = graph.constant(1, INT, node.range)
         after = graph.op("aten::add", [counter, one], INT, node.range)
         less = graph.op("aten::lt", [after, limit], BOOL, node.range)
-        body.ret.replace_input(0, _both(graph, less, body.outputs_[0]))
+        body.ret.replace_input(0, _emit_and(graph, less, body.outputs_[0]))
     body.add_output(after)
     node.add_output(INT)
 
 
-def _both(graph: Graph, a: Value, b: Value) -> Value:
+def _emit_and(graph: Graph, a: Value, b: Value) -> Value:
     return graph.op("aten::__and__", [a, b], BOOL)
 
 
@@ -120,7 +120,7 @@ class _Loop:
 def leaves(block: Block) -> bool:
     """Return whether control never reaches the end of a block."""
     for node in block.nodes_:
-        if node.kind_ in _LEAVING:
+        if node.kind_ in _EXIT_KINDS:
             return True
         if node.kind_ == "prim::If" and all(map(leaves, node.blocks_)):
             return True
@@ -238,12 +238,12 @@ class _Variables:
         holder = self.graph.insert(self.graph.create("prim::Keep", [result], 0))
         here = known.inner()
         for made in copy:
-            self._one(made, here)
+            self._convert_node(made, here)
         result = holder.inputs_[0]
         holder.destroy()
         return result
 
-    def _one(self, node: Node, known: Variables) -> None:
+    def _convert_node(self, node: Node, known: Variables) -> None:
         if node.kind_ == "prim::Load":
             node.outputs_[0].replace_by(known[node.attributes["name"]])
             node.destroy()
@@ -373,15 +373,15 @@ class _Exits:
             return _Outcome(THROWS)
         if all(s in (STAYS, THROWS) for s in statuses):
             return _Outcome(STAYS)
-        kinds = self._joined([o.values for o in outcomes if o.values])
+        kinds = self._unify_types([o.values for o in outcomes if o.values])
         if all(s in (GOES, THROWS) for s in statuses):
             self.drop_outputs(node)
-            return _Outcome(GOES, None, self.hand_out(node, [o.values or None for o in outcomes], kinds))
+            return _Outcome(GOES, None, self.add_outputs(node, [o.values or None for o in outcomes], kinds))
         if GOES in statuses and STAYS in statuses:
             return self.move_rest(block, node, outcomes, kinds)
         flags = [self._flag(b, o) for b, o in zip(node.blocks_, outcomes)]
-        flag = self.hand_out(node, [[f] if f is not None else None for f in flags], [BOOL])[0]
-        return _Outcome(MAY, flag, self.hand_out(node, [o.values or None for o in outcomes], kinds))
+        flag = self.add_outputs(node, [[f] if f is not None else None for f in flags], [BOOL])[0]
+        return _Outcome(MAY, flag, self.add_outputs(node, [o.values or None for o in outcomes], kinds))
 
     def _flag(self, block: Block, outcome: _Outcome) -> Value | None:
         if outcome.status == MAY:
@@ -389,7 +389,7 @@ class _Exits:
         return None if outcome.status == THROWS else self.truth(block, outcome.status == GOES)
 
     @staticmethod
-    def _joined(groups: Sequence[Sequence[Value]]) -> list[Type]:
+    def _unify_types(groups: Sequence[Sequence[Value]]) -> list[Type]:
         kinds = [unshaped(v.type) for v in groups[0]]
         for group in groups[1:]:
             kinds = [unify(k, v.type, to_union=True) or k for k, v in zip(kinds, group)]
@@ -405,7 +405,7 @@ class _Exits:
         while node.outputs_:
             node.erase_output(0)
 
-    def hand_out(self, node: Node, values: Sequence[Sequence[Value] | None], kinds: Sequence[Type]) -> list[Value]:
+    def add_outputs(self, node: Node, values: Sequence[Sequence[Value] | None], kinds: Sequence[Type]) -> list[Value]:
         """Add outputs to an `if` node: for each block the values to return, or None for uninitialised ones."""
         for inner, given in zip(node.blocks_, values):
             for value in given if given is not None else self.nothing(inner, kinds):
@@ -425,24 +425,24 @@ class _Exits:
         for moved in rest:
             block.nodes_.remove(moved)
             home.append(moved)
-        self._hand_on(block, node, stays)
+        self._replace_outputs(block, node, stays)
         outcome = self.block(home)
         exits = [o.values for o in outcomes if o.status == GOES][0]
         values: list[Sequence[Value] | None] = [None, None]
         values[1 - stays] = exits
         values[stays] = outcome.values or None
         if outcome.values:
-            kinds = self._joined([exits, outcome.values])
+            kinds = self._unify_types([exits, outcome.values])
         if outcome.status in (GOES, THROWS):
-            return _Outcome(GOES, None, self.hand_out(node, values, kinds))
+            return _Outcome(GOES, None, self.add_outputs(node, values, kinds))
         flags: list[Sequence[Value] | None] = [None, None]
         flags[1 - stays] = [self.truth(node.blocks_[1 - stays], True)]
         flags[stays] = [outcome.flag if outcome.flag is not None else self.truth(home, False)]
-        flag = self.hand_out(node, flags, [BOOL])[0]
-        handed = self.hand_out(node, values, kinds)
+        flag = self.add_outputs(node, flags, [BOOL])[0]
+        handed = self.add_outputs(node, values, kinds)
         return _Outcome(MAY, flag, handed)
 
-    def _inside(self, value: Value, node: Node) -> bool:
+    def _is_inside(self, value: Value, node: Node) -> bool:
         place = value.node.owner
         while place is not None:
             if place in node.blocks_:
@@ -450,13 +450,13 @@ class _Exits:
             place = place.owning_node.owner if place.owning_node is not None else None
         return False
 
-    def _hand_on(self, block: Block, node: Node, stays: int) -> None:
+    def _replace_outputs(self, block: Block, node: Node, stays: int) -> None:
         """Replace outputs of the block that are now computed inside the branch by new outputs of the if."""
         for index, value in enumerate(list(block.outputs_)):
-            if self._inside(value, node):
+            if self._is_inside(value, node):
                 both: list[Sequence[Value] | None] = [None, None]
                 both[stays] = [value]
-                out = self.hand_out(node, both, [unshaped(value.type)])[0]
+                out = self.add_outputs(node, both, [unshaped(value.type)])[0]
                 block.ret.replace_input(index, out)
 
     def guard(self, block: Block, node: Node, outcome: _Outcome) -> _Outcome:

@@ -276,12 +276,12 @@ class Statements:
         self.definitions[-1].loops.pop()
 
     def do_Break(self: Any, node: ast.Break) -> None:
-        self._leave(node, "Break")
+        self._emit_exit(node, "Break")
 
     def do_Continue(self: Any, node: ast.Continue) -> None:
-        self._leave(node, "Continue")
+        self._emit_exit(node, "Continue")
 
-    def _leave(self: Any, node: ast.stmt, word: str) -> None:
+    def _emit_exit(self: Any, node: ast.stmt, word: str) -> None:
         loops = self.definitions[-1].loops
         place = self.at(node)
         if not loops:

@@ -140,7 +140,7 @@ class Subscripts:
                     place, "aten::unsqueeze", [value, self.constant(dim - 1 if behind else dim, T.INT, place)]
                 )
                 if not behind:
-                    self._note(tensors, dim, None)
+                    self._store_index(tensors, dim, None)
                     dim += 1
                 continue
             if kind == "slice":
@@ -150,16 +150,16 @@ class Subscripts:
                 step = self.constant(1, T.INT, place) if step is None else step
                 value = self.builtin(place, "aten::slice", [value, self.constant(dim, T.INT, place), low, high, step])
                 if not behind:
-                    self._note(tensors, dim, None)
+                    self._store_index(tensors, dim, None)
             else:
                 if behind:
                     raise error(place, "tensor indices behind an ellipsis are not supported here")
-                self._note(tensors, dim, given)
+                self._store_index(tensors, dim, given)
             dim += 1
         return value, tensors
 
     @staticmethod
-    def _note(tensors: list[Value | None], dim: int, value: Value | None) -> None:
+    def _store_index(tensors: list[Value | None], dim: int, value: Value | None) -> None:
         tensors.extend([None] * (dim - len(tensors)))
         tensors.append(value)
 

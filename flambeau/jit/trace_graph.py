@@ -26,7 +26,7 @@ def _get_trace_graph(
     scopes that `_scope_of` names for the modules."""
     given = args if isinstance(args, tuple) else (args,)
     state = _state(f) if isinstance(f, Module) else []
-    graph, result = _recorded(f, given, kwargs or {}, state, _scope_of)
+    graph, result = _record(f, given, kwargs or {}, state, _scope_of)
     graph.traced = f, given
     found: tuple = (graph, result)
     return (*found, given) if return_inputs or _return_inputs_states else found
@@ -41,19 +41,19 @@ def _state(module: Module) -> list[Tensor]:
     return list(found.values())
 
 
-def _recorded(
+def _record(
     f: Callable, args: tuple, kwargs: dict, state: list[Tensor], scope_of: Callable | None
 ) -> tuple[ir.Graph, Any]:
     recorder = tracer.Tracer(scope_of=scope_of)
     reader = tracer.TraceReader(recorder)
     graph = reader.graph
-    copies = [tracer._aliased(value) for value in (*args, *kwargs.values())]
+    copies = [tracer._alias(value) for value in (*args, *kwargs.values())]
     for value in (*copies, *state):
         kind = tracer._example_type(value)
         reader.set_value(recorder.know(value), graph.add_input("", kind))
     with recorder.watching():
         result = f(*copies[: len(args)], **dict(zip(kwargs, copies[len(args) :])))
-        recorder.finish(tracer._checked_output(result))
+        recorder.finish(tracer._check_output(result))
     graph.add_output(reader.read())
     _answer_tests_for_none(graph)
     cleanup.fold_constants(graph)

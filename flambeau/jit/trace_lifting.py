@@ -27,7 +27,7 @@ def _lift_block(block: Block) -> None:
 def _lift_node(node: Node) -> None:
     block, graph = node.blocks_[0], node.graph
     captured = [v for v in node.captured() if v.node.kind_ != "prim::Constant"]
-    handed = [v for v in _in_order(block) if any(not _within(user, block) for user, _ in v.uses)]
+    handed = [v for v in _in_order(block) if any(not _is_within(user, block) for user, _ in v.uses)]
     method = Graph()
     kind = node.inputs_[0].type
     assert isinstance(kind, ClassType)
@@ -52,7 +52,7 @@ def _lift_node(node: Node) -> None:
         parts = [call.outputs_[0]] if len(handed) == 1 else graph.unpack(call.outputs_[0]) if handed else []
     for value, part in zip(handed, parts):
         for user, index in list(value.uses):
-            if not _within(user, block):
+            if not _is_within(user, block):
                 user.replace_input(index, part)
     node.destroy()
 
@@ -61,7 +61,7 @@ def _in_order(block: Block) -> list[Value]:
     return [v for n in block.nodes_ for v in n.outputs_]
 
 
-def _within(node: Node, block: Block) -> bool:
+def _is_within(node: Node, block: Block) -> bool:
     place = node.owner
     while place is not None:
         if place is block:

@@ -100,12 +100,12 @@ class Tracer(TracedSizes):
             return self._made_of(data, function, args, kwargs)
         symbol = symbol_of(op)
         if not symbol.startswith("aten::"):  # `quantized::linear`, or a user's
-            return self._recorded(symbol, (args, kwargs), function, args, kwargs)
+            return self._run_recorded(symbol, (args, kwargs), function, args, kwargs)
         found = NotImplemented
         if kwargs.get("out") is not None:
-            found = self._into(op, function, args, kwargs)
+            found = self._record_out_call(op, function, args, kwargs)
         elif "nn.functional" not in op.namespaces and any(isinstance(a, Tensor) and not a.shape for a in args[1:]):
-            found = self._with_numbers(op, function, args, kwargs)
+            found = self._record_numbers(op, function, args, kwargs)
         result = super().handle(op, function, args, kwargs) if found is NotImplemented else found
         self._check_seen(op, args, kwargs, result)
         return result
@@ -119,35 +119,35 @@ class Tracer(TracedSizes):
         for place, argument in enumerate(schema.arguments):
             if argument.name.startswith("cudnn_enable"):  # a graph may be run elsewhere
                 values[place] = True
-        return self._recorded(schema.name, schema.as_call(values), lambda *a, **k: overload.run(a, k), args, kwargs)
+        return self._run_recorded(schema.name, schema.as_call(values), lambda *a, **k: overload.run(a, k), args, kwargs)
 
     def _made_of(self, data: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         """Run a call that makes a tensor of Python data: a constant of the graph, unless it is the size of a tensor."""
         made = self.run(function, args, kwargs)
         if not isinstance(data, TracedNumber) or made.requires_grad:
             return made
-        number = self._recorded("prim::NumToTensor", ((data,), {}), tensor, (data,), {})
+        number = self._run_recorded("prim::NumToTensor", ((data,), {}), tensor, (data,), {})
         return number if made.dtype is number.dtype else self.aten.to.dtype(number, made.dtype)
 
-    def _into(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+    def _record_out_call(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         """Run and record a call with `out=`."""
         out = kwargs["out"]
         if isinstance(out, Tensor):
             named = {"self" if k == "input" else k: v for k, v in kwargs.items()}
-            return self._recorded(f"aten::{op.aten_name}", (args, named), function, args, kwargs)
+            return self._run_recorded(f"aten::{op.aten_name}", (args, named), function, args, kwargs)
         found = self.handle(op, function, args, {k: v for k, v in kwargs.items() if k != "out"})
         if any(o.shape != f.shape for o, f in zip(out, found)):
             raise NotImplementedError(f"tracing a call of {op.name} with out= of other shapes than its results")
         return type(found)([self.aten.copy_.default(o, f) for o, f in zip(out, found)])
 
-    def _with_numbers(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+    def _record_numbers(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         """Run and record a call with tensors in the place of numbers, which the graph converts; NotImplemented for other calls."""
         symbol = f"aten::{op.aten_name}"
         if choose(op.aten_name, args, kwargs, loose=True) is not None or not self.reader.fits(symbol, args, kwargs):
             return NotImplemented
-        return self._recorded(symbol, (args, kwargs), function, args, kwargs)
+        return self._run_recorded(symbol, (args, kwargs), function, args, kwargs)
 
-    def _recorded(self, op: Any, given: tuple, function: Callable, args: tuple, kwargs: dict) -> Any:
+    def _run_recorded(self, op: Any, given: tuple, function: Callable, args: tuple, kwargs: dict) -> Any:
         """Run a call and record it with the arguments `given` instead; return the result."""
         given = self.structure(given)
         result = self.run(function, args, kwargs)
@@ -171,7 +171,7 @@ class Tracer(TracedSizes):
         if self.quiet:
             return function.run(function.bind(plain(args), plain(kwargs)))
         given = args if function.owner is None else (self._submodule(args[0]), *args[1:])
-        return self._recorded(
+        return self._run_recorded(
             function, (given, kwargs), lambda *a, **k: function.run(function.bind(a, k)), args, kwargs
         )
 

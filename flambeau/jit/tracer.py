@@ -33,12 +33,12 @@ from .types import TENSOR, ClassType, DictType, ListType, ShapedTensor, TupleTyp
 from .value_types import inferred
 
 
-def _record(
+def _record_call(
     function: Callable, args: tuple, kwargs: dict, names: Sequence[str], root: Any, kind: ClassType | None, strict: bool
 ) -> tuple[Graph, Any]:
     tracer = Tracer(root)
     reader = TraceReader(tracer, kind)
-    copies = [tree_map_only(Tensor, _aliased, given) for given in (*args, *kwargs.values())]
+    copies = [tree_map_only(Tensor, _alias, given) for given in (*args, *kwargs.values())]
     types = [_example_type(held) for held in copies]
     if not all(map(_can_be_traced, types)):
         raise RuntimeError(UNTRACEABLE.format(TupleType([unshaped(t) for t in types]).code))
@@ -54,7 +54,7 @@ def _record(
         result = function(*positional, **named)
         if result is None:
             raise RuntimeError("traced functions must return tensors, got None")
-        checked = _checked_output(result)
+        checked = _check_output(result)
         if strict and isinstance(result, (dict, list)):
             text = f"Encountering a {type(result).__name__} at the output of the tracer might cause the trace to be incorrect, this is only valid if the container structure does not change based on the module's inputs. Consider using a constant container instead (e.g. for `list`, use a `tuple` instead. for `dict`, use a `NamedTuple` instead). If you absolutely need this and know the side effects, pass strict=False to trace() to allow this behavior."
             if isinstance(result, dict):
@@ -67,19 +67,19 @@ def _record(
     return reader.graph, result
 
 
-def _checked_output(result: Any) -> Any:
+def _check_output(result: Any) -> Any:
     if isinstance(result, (Tensor, TracedNumber)):
         return result
     if isinstance(result, tuple):
-        return tuple(map(_checked_output, result))
+        return tuple(map(_check_output, result))
     if isinstance(result, list):
-        return list(map(_checked_output, result))
+        return list(map(_check_output, result))
     if isinstance(result, dict):
-        return {k: _checked_output(v) for k, v in result.items()}
+        return {k: _check_output(v) for k, v in result.items()}
     raise RuntimeError(f"Only tensors, lists, tuples of tensors, or dictionary of tensors can be output from traced functions, but got a value of type {type(result).__name__}")  # fmt: skip
 
 
-def _aliased(tensor: Tensor) -> Tensor:
+def _alias(tensor: Tensor) -> Tensor:
     """Return a view of an example tensor, so that a failed trace leaves the shape of the example itself alone."""
     if tensor.layout is torch.strided and tensor.requires_grad and not tensor.is_leaf:
         return tensor.view_as(tensor)
@@ -161,7 +161,7 @@ def trace(
     args = () if example_kwarg_inputs is not None else _as_tuple(example_inputs)
     kwargs = dict(example_kwarg_inputs or {})
     names = _argument_names(func, len(args))
-    graph, _ = _record(func, args, kwargs, names, None, None, strict)
+    graph, _ = _record_call(func, args, kwargs, names, None, None, strict)
     name = unique_name(qualified_name(func))
     schema = Schema(
         name.rpartition(".")[2], "", _arguments(graph, [*names, *kwargs]), [unshaped(graph.outputs_[0].type)]
@@ -172,7 +172,7 @@ def trace(
         for example in examples:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", TracerWarning)  # the same ones again
-                again, _ = _record(func, _cloned(example), _cloned(kwargs), names, None, None, strict)
+                again, _ = _record_call(func, _clone(example), _clone(kwargs), names, None, None, strict)
             _compare_graphs(graph, again)
             second = ScriptFunction(Function(name).define(again, schema), func)
             _check(made_function, func, second, example, kwargs, check_tolerance, graph)
@@ -223,7 +223,7 @@ def trace_module(
         method = getattr(mod, name)
         call = mod if name == "forward" else method
         names = _argument_names(method, len(args))
-        graph, _ = _record(call, args, kwargs, names, mod, kind, strict)
+        graph, _ = _record_call(call, args, kwargs, names, mod, kind, strict)
         schema = Schema(name, "", _arguments(graph, [*names, *kwargs]), [unshaped(graph.outputs_[0].type)])
         kind.methods[name] = Function(f"{kind.name}.{name}", None, kind).define(graph, schema)
         if check_trace:
@@ -268,13 +268,13 @@ def _check(
 
     As in PyTorch these are ordinary calls: a model in training mode updates its statistics and draws random numbers in each."""
     with torch.no_grad():
-        found = traced(*_cloned(args), **_cloned(kwargs))
-        expected = function(*_cloned(args), **_cloned(kwargs))
-        if _agree(found, expected, "Python function", tolerance, graph):
-            _agree(found, again(*_cloned(args), **_cloned(kwargs)), "repeated trace", tolerance, graph)
+        found = traced(*_clone(args), **_clone(kwargs))
+        expected = function(*_clone(args), **_clone(kwargs))
+        if _results_are_close(found, expected, "Python function", tolerance, graph):
+            _results_are_close(found, again(*_clone(args), **_clone(kwargs)), "repeated trace", tolerance, graph)
 
 
-def _agree(found: Any, expected: Any, of: str, tolerance: float, graph: Graph) -> bool:
+def _results_are_close(found: Any, expected: Any, of: str, tolerance: float, graph: Graph) -> bool:
     """Return whether two results are close; warns about those that are not."""
     for number, (a, b) in enumerate(zip(tensors_in(expected), tensors_in(found))):
         try:
@@ -289,5 +289,5 @@ def _agree(found: Any, expected: Any, of: str, tolerance: float, graph: Graph) -
     return True
 
 
-def _cloned(tree: Any) -> Any:
+def _clone(tree: Any) -> Any:
     return tree_map_only(Tensor, lambda t: t.detach().clone(), tree)

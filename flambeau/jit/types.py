@@ -57,7 +57,7 @@ class Type:
         return is_subtype(self, other)
 
 
-class _Named(Type):
+class _SimpleType(Type):
     """A type without parameters; each has one instance."""
 
     def __init__(self, name: str, code: str | None = None, kind: str = ""):
@@ -127,27 +127,27 @@ class ShapedTensor(TensorType):
 
 TENSOR = TensorType()
 INFERRED = TensorType()  # of what is not annotated; the same type in other words
-INT: Type = _Named("int", kind="IntType")
-FLOAT: Type = _Named("float", kind="FloatType")
-COMPLEX: Type = _Named("complex", kind="ComplexType")
-BOOL: Type = _Named("bool", kind="BoolType")
-STRING: Type = _Named("str", kind="StringType")
-NONE: Type = _Named("NoneType", kind="NoneType")
+INT: Type = _SimpleType("int", kind="IntType")
+FLOAT: Type = _SimpleType("float", kind="FloatType")
+COMPLEX: Type = _SimpleType("complex", kind="ComplexType")
+BOOL: Type = _SimpleType("bool", kind="BoolType")
+STRING: Type = _SimpleType("str", kind="StringType")
+NONE: Type = _SimpleType("NoneType", kind="NoneType")
 OF_PYTHON: dict[type, Type] = {bool: BOOL, int: INT, float: FLOAT, complex: COMPLEX, str: STRING, type(None): NONE}
-NUMBER: Type = _Named("Scalar", "number", "NumberType")
-DEVICE: Type = _Named("Device", kind="DeviceObjType")
-STREAM: Type = _Named("Stream", kind="StreamObjType")
-GENERATOR: Type = _Named("Generator", kind="GeneratorType")
-STORAGE: Type = _Named("Storage", kind="StorageType")
-ANY: Type = _Named("Any", kind="AnyType")
-ANY_LIST: Type = _Named("list", kind="AnyListType")
-ANY_TUPLE: Type = _Named("tuple", kind="AnyTupleType")
-ANY_CLASS: Type = _Named("AnyClassType", kind="AnyClassType")
-ANY_ENUM: Type = _Named("AnyEnumType", kind="AnyEnumType")
+NUMBER: Type = _SimpleType("Scalar", "number", "NumberType")
+DEVICE: Type = _SimpleType("Device", kind="DeviceObjType")
+STREAM: Type = _SimpleType("Stream", kind="StreamObjType")
+GENERATOR: Type = _SimpleType("Generator", kind="GeneratorType")
+STORAGE: Type = _SimpleType("Storage", kind="StorageType")
+ANY: Type = _SimpleType("Any", kind="AnyType")
+ANY_LIST: Type = _SimpleType("list", kind="AnyListType")
+ANY_TUPLE: Type = _SimpleType("tuple", kind="AnyTupleType")
+ANY_CLASS: Type = _SimpleType("AnyClassType", kind="AnyClassType")
+ANY_ENUM: Type = _SimpleType("AnyEnumType", kind="AnyEnumType")
 # Numbers that choose something; TorchScript sees whole numbers.
-SCALAR_TYPE: Type = _Named("ScalarType", "int", "ScalarTypeType")
-LAYOUT: Type = _Named("Layout", "int", "LayoutType")
-MEMORY_FORMAT: Type = _Named("MemoryFormat", "int", "MemoryFormatType")
+SCALAR_TYPE: Type = _SimpleType("ScalarType", "int", "ScalarTypeType")
+LAYOUT: Type = _SimpleType("Layout", "int", "LayoutType")
+MEMORY_FORMAT: Type = _SimpleType("MemoryFormat", "int", "MemoryFormatType")
 
 NAMED: dict[str, Type] = {
     t.name: t
@@ -172,7 +172,7 @@ class VarType(Type):
         self.name = name
 
 
-class _Around(Type):
+class _ElementType(Type):
     """A type with one element type."""
 
     graph_form, code_form = "{}", "{}"
@@ -197,19 +197,19 @@ class _Around(Type):
         return self.element
 
 
-class ListType(_Around):
+class ListType(_ElementType):
     """TorchScript's type of lists with elements of one type."""
 
     graph_form, code_form = "{}[]", "List[{}]"
 
 
-class FutureType(_Around):
+class FutureType(_ElementType):
     """TorchScript's type of results that are awaited."""
 
     graph_form, code_form = "Future({})", "Future[{}]"
 
 
-class OptionalType(_Around):
+class OptionalType(_ElementType):
     """TorchScript's type of values that may be None."""
 
     graph_form, code_form = "{}?", "Optional[{}]"
@@ -423,7 +423,7 @@ def is_subtype(a: Type, b: Type, why: list[str] | None = None) -> bool:
     if isinstance(b, FutureType):
         return isinstance(a, FutureType) and is_subtype(a.element, b.element)
     if isinstance(b, InterfaceType):
-        return _fulfils(a, b, why)
+        return _implements(a, b, why)
     return False
 
 
@@ -432,7 +432,7 @@ def same_element(a: Type, b: Type) -> bool:
     return a == b or (isinstance(a, TensorType) and isinstance(b, TensorType)) or (a in INT_LIKE and b in INT_LIKE)
 
 
-def _fulfils(a: Type, b: InterfaceType, why: list[str] | None) -> bool:
+def _implements(a: Type, b: InterfaceType, why: list[str] | None) -> bool:
     if not isinstance(a, (ClassType, InterfaceType)):
         return False
     if isinstance(a, ClassType) and b.is_module and not a.is_module:

@@ -135,7 +135,7 @@ class SimpleValue(Sugared):
         if isinstance(kind, T.FutureType) and name in ("wait", "value"):
             return BuiltinFunction("aten::wait", Named(value, place))
         symbol = f"aten::{name}"
-        if schemas_of(symbol) and any(_takes(s, kind) for s in schemas_of(symbol)):
+        if schemas_of(symbol) and any(_accepts_self(s, kind) for s in schemas_of(symbol)):
             return BuiltinFunction(symbol, Named(value, place))
         if (
             (kind is T.STRING or isinstance(kind, (T.ListType, T.DictType)))
@@ -143,7 +143,7 @@ class SimpleValue(Sugared):
             and not isinstance(kind, T.TensorType)
         ):
             return BuiltinFunction(symbol, Named(value, place))
-        if schemas_of(f"prim::{name}") and any(_takes(s, kind) for s in schemas_of(f"prim::{name}")):
+        if schemas_of(f"prim::{name}") and any(_accepts_self(s, kind) for s in schemas_of(f"prim::{name}")):
             return BuiltinFunction(f"prim::{name}", Named(value, place))
         special = TENSOR_METHODS.get(name) if isinstance(kind, T.TensorType) else None
         return m.resolver.tensor_method(m, place, special, value) if special else None
@@ -263,7 +263,7 @@ def no_attribute(place: Range | None, kind: T.Type, name: str) -> Exception:
     return error(place, f"'{kind.repr_str()}' object has no attribute or method '{name}'. {hint}")
 
 
-def _takes(schema: Schema, kind: T.Type) -> bool:
+def _accepts_self(schema: Schema, kind: T.Type) -> bool:
     """Return whether the schema's argument `self`, if any, could have a type (in the coarse sense of a method lookup)."""
     formal = next((a.type for a in schema.arguments if a.name == "self"), None)
     if formal is None:

@@ -83,13 +83,13 @@ def trunc_normal_(
         )
     if tensor.device.type == "meta":
         return tensor
-    inside = _normal_below(b, mean, std) - _normal_below(a, mean, std)
+    inside = _normal_cdf(b, mean, std) - _normal_cdf(a, mean, std)
     if inside > 0.3:
         return _redraw_outside(tensor, mean, std, a, b, generator)
     return _accept_by_density(tensor, mean, std, a, b, generator)
 
 
-def _normal_below(bound: float, mean: float, std: float) -> float:
+def _normal_cdf(bound: float, mean: float, std: float) -> float:
     """Return the probability of a normal number below `bound`."""
     return (1.0 + math.erf((bound - mean) / std / math.sqrt(2.0))) / 2.0
 

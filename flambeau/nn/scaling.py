@@ -41,7 +41,7 @@ def scaled_mm(
     """(mat_a * scale_a) @ (mat_b * scale_b) + bias, for factors of float8 with one scale, or one for each row of `mat_a` and column of
     `mat_b`."""
     (first,), (second,), recipes = map(
-        _listed, (scale_a, scale_b, [*_listed(scale_recipe_a), *_listed(scale_recipe_b)])
+        _as_list, (scale_a, scale_b, [*_as_list(scale_recipe_a), *_as_list(scale_recipe_b)])
     )
     if recipes not in ([ScalingType.TensorWise] * 2, [ScalingType.RowWise] * 2):
         raise ValueError(
@@ -50,5 +50,5 @@ def scaled_mm(
     return product(mat_a, mat_b, first, second, bias, None, output_dtype, use_fast_accum)
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]

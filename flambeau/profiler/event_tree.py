@@ -235,16 +235,16 @@ class _Allocations:
         self._joined: dict[int, int] = {}
         self._count = 0
 
-    def taken(self, address: int) -> int:
+    def allocate(self, address: int) -> int:
         self._count += 1
         self._at[address] = self._count
         return self._count
 
-    def given_back(self, address: int) -> int | None:
+    def release(self, address: int) -> int | None:
         return self._at.pop(address, None)
 
     def of_tensor(self, impl: int, address: int) -> int:
-        piece = self._at.get(address) or self.taken(address)
+        piece = self._at.get(address) or self.allocate(address)
         before = self._seen.get(impl)
         if before is not None and before != piece:
             first, second = sorted((self._root(before), self._root(piece)))
@@ -323,7 +323,7 @@ class _Builder:
         return made
 
     def _memory(self, number: int, entry: MemoryNote) -> _ProfilerEvent:
-        piece = self.pieces.taken(entry.address) if entry.nbytes > 0 else self.pieces.given_back(entry.address)
+        piece = self.pieces.allocate(entry.address) if entry.nbytes > 0 else self.pieces.release(entry.address)
         fields = _ExtraFields_Allocation(entry.address, None, piece, entry.nbytes, entry.total, 0, entry.device)
         self.allocations.append(fields)
         moment = entry.time + self.offset

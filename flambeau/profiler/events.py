@@ -29,7 +29,7 @@ def of_device(name: str) -> str:
     return name
 
 
-def _former(name: str, current: str) -> property:
+def _former_property(name: str, current: str) -> property:
     """Return a property under its former name."""
 
     def get(self: Any) -> Any:
@@ -57,7 +57,7 @@ class FormattedTimesMixin:
     device_time_total_str = _text_of("device_time_total")
     self_cpu_time_total_str = _text_of("self_cpu_time_total")
     self_device_time_total_str = _text_of("self_device_time_total")
-    cuda_time = _former("cuda_time", "device_time")
+    cuda_time = _former_property("cuda_time", "device_time")
 
     @property
     def cpu_time(self) -> float:
@@ -230,9 +230,9 @@ class FunctionEvent(FormattedTimesMixin):
         warnings.warn("`metadata_json` is deprecated. Use `event_metadata` instead.", FutureWarning, stacklevel=2)
         return self._metadata_json
 
-    self_cuda_memory_usage = _former("self_cuda_memory_usage", "self_device_memory_usage")
-    cuda_time_total = _former("cuda_time_total", "device_time_total")
-    self_cuda_time_total = _former("self_cuda_time_total", "self_device_time_total")
+    self_cuda_memory_usage = _former_property("self_cuda_memory_usage", "self_device_memory_usage")
+    cuda_time_total = _former_property("cuda_time_total", "device_time_total")
+    self_cuda_time_total = _former_property("self_cuda_time_total", "self_device_time_total")
 
     @property
     def key(self) -> str:
@@ -251,11 +251,11 @@ class FunctionEvent(FormattedTimesMixin):
         )
 
 
-_SUMMED = (
+_SUMMED_FIELDS = (
     "cpu_time_total", "device_time_total", "self_cpu_time_total", "self_device_time_total", "cpu_memory_usage",
     "device_memory_usage", "self_cpu_memory_usage", "self_device_memory_usage", "count",
 )  # fmt: skip
-_TAKEN = (
+_COPIED_FIELDS = (
     "node_id", "is_async", "is_remote", "cpu_parent", "cpu_children", "overload_name", "input_shapes", "stack", "scope",
     "device_type", "is_legacy", "use_device", "is_user_annotation",
 )  # fmt: skip
@@ -268,7 +268,7 @@ class FunctionEventAvg(FormattedTimesMixin):
     device_memory_usage: int
 
     def __init__(self) -> None:
-        self.__dict__.update(dict.fromkeys(_SUMMED, 0), **dict.fromkeys(_TAKEN))
+        self.__dict__.update(dict.fromkeys(_SUMMED_FIELDS, 0), **dict.fromkeys(_COPIED_FIELDS))
         self.key: str | None = None
         self.count = self.flops = self.node_id = 0
         self.is_async = self.is_remote = self.is_legacy = self.is_user_annotation = False
@@ -282,13 +282,13 @@ class FunctionEventAvg(FormattedTimesMixin):
         """Add the times of another event of the same name."""
         if self.key is None:
             self.key = other.key
-            for name in _TAKEN:
+            for name in _COPIED_FIELDS:
                 setattr(self, name, getattr(other, name))
         if not isinstance(other, (FunctionEvent, FunctionEventAvg)):
             raise AssertionError("Expected other to be a FunctionEvent or FunctionEventAvg")
         if other.key != self.key:
             raise AssertionError(f"Expected keys to match, but got {other.key} vs {self.key}")
-        for name in _SUMMED:
+        for name in _SUMMED_FIELDS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         if self.flops is None:
             self.flops = other.flops

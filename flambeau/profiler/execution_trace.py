@@ -43,7 +43,7 @@ class ExecutionTraceObserver:
     def start(self) -> None:
         """Start recording; no effect if it has started."""
         if self._path is not None and self._running is None:
-            self._running = _Chained()
+            self._running = _ChainedRecorder()
             self._running.start()
 
     def stop(self) -> None:
@@ -58,7 +58,7 @@ class ExecutionTraceObserver:
         self.unregister_callback()
 
 
-class _Chained(Recorder):
+class _ChainedRecorder(Recorder):
     """A recorder that works alongside the profiler's: both see every call."""
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ def _shape(v: Any) -> list:
     return list(v.shape) if isinstance(v, Described) else [_shape(one) for one in v] if isinstance(v, list) else []
 
 
-def _side(values: list[Any]) -> dict[str, list]:
+def _describe_values(values: list[Any]) -> dict[str, list]:
     return {
         "values": [_value(v) for v in values],
         "shapes": [_shape(v) for v in values],
@@ -110,8 +110,8 @@ def written(recorder: Recorder) -> dict[str, Any]:
         "id": 1,
         "name": "[pytorch|profiler|execution_trace|process]",
         "ctrl_deps": 1,
-        "inputs": _side([]),
-        "outputs": _side([]),
+        "inputs": _describe_values([]),
+        "outputs": _describe_values([]),
     }
     nodes: list[dict[str, Any]] = [{**root, "attrs": []}]
     for i, note in enumerate(recorder.finished(), 1):
@@ -124,7 +124,7 @@ def written(recorder: Recorder) -> dict[str, Any]:
         nodes.append({
             "id": numbers[id(note)], "name": note.name,
             "ctrl_deps": 1 if note.parent is None else numbers.get(id(note.parent), 1),
-            "inputs": _side(given), "outputs": _side(found),
+            "inputs": _describe_values(given), "outputs": _describe_values(found),
             "attrs": [{"name": k, "type": "string" if isinstance(v, str) else "uint64", "value": v} for k, v in attributes.items()],
         })  # fmt: skip
     return {

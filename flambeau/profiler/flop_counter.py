@@ -133,7 +133,7 @@ class FlopCounterMode:
         whole = any(sum(self.flop_counts[m].values()) >= total for m in shown)
         if "Global" in self.flop_counts and not whole:
             rows = [*self._rows("Global", total), *rows]
-        return _aligned([("Module", "FLOP", "% Total"), *(rows or [("Global", "0", "0%")])])
+        return _align_columns([("Module", "FLOP", "% Total"), *(rows or [("Global", "0", "0%")])])
 
     def _rows(self, module: str, total: int) -> list[tuple[str, str, str]]:
         counts, unit = self.flop_counts[module], get_suffix_str(total)
@@ -143,7 +143,7 @@ class FlopCounterMode:
         return [(name, told(n), convert_to_percent_str(n, total)) for name, n in entries]
 
 
-def _aligned(rows: list[tuple[str, str, str]]) -> str:
+def _align_columns(rows: list[tuple[str, str, str]]) -> str:
     """Return columns under a heading and a rule: names to the left, numbers to the right."""
     first, second, third = (max(len(title) + 2, *(len(row[i]) for row in rows)) for i, title in enumerate(rows[0]))
     lines = [f"{a:<{first}}  {b:>{second}}  {c:>{third}}" for a, b, c in rows]

@@ -34,7 +34,7 @@ class _Marks(modes.Observer):
         self.pop()
 
 
-class _Emit:
+class _EmitBase:
     """Base of context managers that emit marks for other profilers."""
 
     kind = ""
@@ -66,7 +66,7 @@ class _Emit:
         """Finish the marks, when the context is left."""
 
 
-class emit_nvtx(_Emit):  # noqa: N801
+class emit_nvtx(_EmitBase):  # noqa: N801
     """Context manager: make every operator a range that NVIDIA's Nsight Systems shows."""
 
     kind = "NVTX"
@@ -80,7 +80,7 @@ class emit_nvtx(_Emit):  # noqa: N801
         above("cuda").synchronize()
 
 
-class emit_itt(_Emit):  # noqa: N801
+class emit_itt(_EmitBase):  # noqa: N801
     """Context manager: make every operator a range that Intel's VTune shows; needs the package `ittapi`."""
 
     kind = "ITT"

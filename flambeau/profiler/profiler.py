@@ -24,7 +24,7 @@ from .settings import ProfilerActivity, supported_activities
 
 PROFILER_STEP_NAME = "ProfilerStep"
 _DEVICES = ("CUDA", "XPU", "MTIA", "HPU")
-_PASSED_ON = (  # settings of a profile that autograd's has, too
+_FORWARDED_OPTIONS = (  # settings of a profile that autograd's has, too
     "acc_events", "activity_filters", "custom_trace_id_callback", "experimental_config", "post_processing_timeout_s", "profile_memory",
     "record_shapes", "use_device", "with_flops", "with_modules", "with_stack",
 )  # fmt: skip
@@ -103,7 +103,7 @@ class _KinetoProfile:
                 " To keep events across cycles, set acc_events=True."
             )
         if self.profiler is None or not self.acc_events:
-            given = {name: getattr(self, name) for name in _PASSED_ON}
+            given = {name: getattr(self, name) for name in _FORWARDED_OPTIONS}
             self.profiler = prof.profile(use_cpu=ProfilerActivity.CPU in self.activities, use_kineto=True, **given)
         self.profiler._prepare_trace()
 
@@ -140,30 +140,30 @@ class _KinetoProfile:
             self.profiler.toggle_collection_dynamic(enable, activities)
 
     # -- what was found -----------------------------------------------------------------------------------------------
-    def _recorded(self, purpose: str) -> Any:
+    def _require_results(self, purpose: str) -> Any:
         if self.profiler is None:
             raise AssertionError(f"Profiler must be initialized before {purpose}")
         return self.profiler
 
     def events(self) -> EventList:
         """Return the events, in the order they began."""
-        return self._recorded("accessing events").function_events
+        return self._require_results("accessing events").function_events
 
     def key_averages(
         self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False
     ) -> EventList:
         """Group calls of the same operator; see EventList.key_averages."""
-        found = self._recorded("getting key averages")
+        found = self._require_results("getting key averages")
         return found.key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name)
 
     def export_chrome_trace(self, path: str, use_python_export: bool = False) -> None:
         """Write a trace that chrome://tracing, Perfetto and TensorBoard show; compressed if the name ends in .gz."""
         metadata = {key: json.loads(value) for key, value in self._trace_metadata.items()}
-        self._recorded("exporting chrome trace").export_chrome_trace(path, metadata)
+        self._require_results("exporting chrome trace").export_chrome_trace(path, metadata)
 
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
         """Write lines of code with their times, for programs that draw flame graphs."""
-        self._recorded("exporting stacks").export_stacks(path, metric)
+        self._require_results("exporting stacks").export_stacks(path, metric)
 
     def export_flame_graph(self, path: str) -> None:
         """Write a flame graph as an SVG image: each call is above the one it was made in, with a width proportional to its time."""
@@ -319,10 +319,10 @@ class profile(_KinetoProfile):  # noqa: N801
         self.on_trace_ready = on_trace_ready
         self.step_num = 0
         self.step_rec_fn: prof.record_function | None = None
-        self.current_action = self._scheduled(0)
+        self.current_action = self._action_at(0)
         prof.KinetoStepTracker.init_step_count(PROFILER_STEP_NAME)
 
-    def _scheduled(self, step: int) -> ProfilerAction:
+    def _action_at(self, step: int) -> ProfilerAction:
         action = self.schedule(step)
         if action == ProfilerAction.DEVICE_STOPPED:
             raise ValueError(
@@ -352,7 +352,7 @@ class profile(_KinetoProfile):  # noqa: N801
     def step(self) -> None:
         """Mark the beginning of the next step of the schedule."""
         self._end_step()
-        before, self.current_action = self.current_action, self._scheduled(self.step_num + 1)
+        before, self.current_action = self.current_action, self._action_at(self.step_num + 1)
         self.step_num += 1
         self._transit_action(before, self.current_action)
         if os.environ.get("KINETO_USE_DAEMON", ""):

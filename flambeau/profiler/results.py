@@ -205,13 +205,13 @@ class Results:
         """Return the position of the innermost note during which the host launched this activity."""
         if activity.called is None:
             return None
-        best = bisect.bisect_right(self._starts, activity.called) - 1
+        best = bisect.bisect_right(self._start_events, activity.called) - 1
         while best >= 0 and self.notes[best].end < activity.called:
             best -= 1
         return best if best >= 0 else None
 
     @functools.cached_property
-    def _starts(self) -> list[int]:
+    def _start_events(self) -> list[int]:
         return [note.start for note in self.notes]
 
     # -- the trace --------------------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ class Results:
 
     def trace(self, name: str = "") -> dict[str, Any]:
         """Return the trace in the form of PyTorch's profiler."""
-        entries = [*self._names(), *self._calls(), *self._links(), *self._gpu(), *self._memory(), *self._ends()]
+        entries = [*self._names(), *self._calls(), *self._arrows(), *self._gpu_events(), *self._memory(), *self._ends()]
         return {
             "schemaVersion": 1,
             "deviceProperties": [],
@@ -290,7 +290,7 @@ class Results:
                 "dur": (ended - began) * 1e6, "args": {"Input Dims": shapes},
             }  # fmt: skip
 
-    def _links(self) -> Iterator[dict[str, Any]]:
+    def _arrows(self) -> Iterator[dict[str, Any]]:
         """Yield arrows from a forward call to the node of the backward pass that it created."""
         if not switches.links:
             return
@@ -308,7 +308,7 @@ class Results:
             yield {**common, "ph": "s", "tid": start.thread, "ts": self._moment(start.start)}
             yield {**common, "ph": "f", "bp": "e", "tid": note.thread, "ts": self._moment(note.start)}
 
-    def _gpu(self) -> Iterator[dict[str, Any]]:
+    def _gpu_events(self) -> Iterator[dict[str, Any]]:
         """Yield the device's activities, with arrows from the calls that launched them."""
         process = os.getpid()
         for activity in self.recorder.activities:

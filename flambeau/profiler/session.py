@@ -266,12 +266,12 @@ class profile:  # noqa: N801
         self.function_events  # noqa: B018  made when first asked for
 
     def __repr__(self) -> str:
-        return self._shown(repr)
+        return self._render(repr)
 
     def __str__(self) -> str:
-        return self._shown(str)
+        return self._render(str)
 
-    def _shown(self, how: Callable[[Any], str]) -> str:
+    def _render(self, how: Callable[[Any], str]) -> str:
         if getattr(self, "kineto_results", None) is None:
             return "<unfinished torch.autograd.profile>"
         return how(self.function_events)

@@ -101,14 +101,14 @@ class ExperimentalConfig:
     trace_only: bool = False
 
 
-class _Switches:
+class _DisplaySwitches:
     """Switches for how a recording is shown."""
 
     concrete_inputs = True  # numbers among the arguments
     links = True  # arrows from forward calls to backward ones
 
 
-switches = _Switches()
+switches = _DisplaySwitches()
 
 
 def device_type(name: str) -> DeviceType:
@@ -133,7 +133,7 @@ def config_of(config: Any) -> ExperimentalConfig:
     return ExperimentalConfig() if config is None else config
 
 
-def _unquoted(text: str) -> str:
+def _strip_quotes(text: str) -> str:
     return text.strip('"')
 
 
@@ -157,18 +157,18 @@ _METADATA: dict[str, tuple[str, Callable[[str], Any]]] = {
     "channel_type": ("channel_type", int),
     "bytes": ("bytes", int),
     "bandwidth_gb_s": ("memory bandwidth (GB/s)", float),
-    "collective_name": ("Collective name", _unquoted),
-    "dtype": ("dtype", _unquoted),
+    "collective_name": ("Collective name", _strip_quotes),
+    "dtype": ("dtype", _strip_quotes),
     "in_msg_nelems": ("In msg nelems", int),
     "out_msg_nelems": ("Out msg nelems", int),
-    "in_split_size": ("In split size", _unquoted),
-    "out_split_size": ("Out split size", _unquoted),
+    "in_split_size": ("In split size", _strip_quotes),
+    "out_split_size": ("Out split size", _strip_quotes),
     "global_rank_start": ("Global rank start", int),
     "global_rank_stride": ("Global rank stride", int),
     "group_size": ("Group size", int),
-    "process_group_name": ("Process Group Name", _unquoted),
-    "process_group_desc": ("Process Group Description", _unquoted),
-    "group_ranks": ("Process Group Ranks", _unquoted),
+    "process_group_name": ("Process Group Name", _strip_quotes),
+    "process_group_desc": ("Process Group Description", _strip_quotes),
+    "group_ranks": ("Process Group Ranks", _strip_quotes),
     "rank": ("Rank", int),
     "src_rank": ("Src Rank", int),
     "dst_rank": ("Dst Rank", int),

@@ -38,7 +38,7 @@ def _format_memory(nbytes: int) -> str:
     return f"{nbytes} B"
 
 
-def _limited(width: int, most: int | None) -> int:
+def _limit_width(width: int, most: int | None) -> int:
     return width if most is None else min(width, most)
 
 
@@ -67,10 +67,10 @@ class Table:
         self.stacks = any(e.stack for e in events)
         counted = [e.flops for e in events if e.flops is not None and e.flops > 0] if flops else []
         self.flops_power = min(int(math.log10(min(counted)) / 3), len(_FLOPS_UNITS) - 1) if counted else None
-        self.name_width = _limited(max(len(e.key) for e in events) + 4, name_width)
-        self.shapes_width = _limited(max(len(str(e.input_shapes)) for e in events) + 4, shapes_width)
+        self.name_width = _limit_width(max(len(e.key) for e in events) + 4, name_width)
+        self.shapes_width = _limit_width(max(len(str(e.input_shapes)) for e in events) + 4, shapes_width)
         longest = max((len(line) for e in events for line in e.stack or ()), default=0)
-        self.source_width = _limited(longest + 4, source_width)
+        self.source_width = _limit_width(longest + 4, source_width)
         self.cpu_total = sum(e.self_cpu_time_total for e in events)
         self.device_total = sum(e.self_device_time_total for e in events if self._counts_on_device(e))
         self.columns = self._columns()
@@ -128,7 +128,7 @@ class Table:
         unit = _UNITS.get(self.time_unit or "")
         return _format_time(microseconds) if unit is None else f"{microseconds / unit:.3f}{self.time_unit}"
 
-    def _shortened(self, name: str) -> str:
+    def _shorten(self, name: str) -> str:
         return name if self.most is None or len(name) < self.most - 3 else f"{name[: self.most - 3]}..."
 
     def _rows(self, event: Any) -> list[str]:
@@ -144,9 +144,9 @@ class Table:
     def _values(self, event: Any, source: str) -> list[Any]:
         event.self_cpu_percent = _format_time_share(event.self_cpu_time_total, self.cpu_total)
         event.total_cpu_percent = 0 if event.is_async else _format_time_share(event.cpu_time_total, self.cpu_total)
-        values: list[Any] = [self._shortened(event.key)]
+        values: list[Any] = [self._shorten(event.key)]
         if self.overloads:
-            values.append(self._shortened(event.overload_name))
+            values.append(self._shorten(event.overload_name))
         values += [event.self_cpu_percent, self._time(event.self_cpu_time_total), event.total_cpu_percent]
         values += [self._time(event.cpu_time_total), self._time(event.cpu_time)]
         if self.device_time:

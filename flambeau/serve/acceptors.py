@@ -95,9 +95,9 @@ class Link(asyncio.Protocol):
                 if number in self.clients:
                     self.clients[number].close()
             else:
-                self._take(number, *message[1:])
+                self._accept_request(number, *message[1:])
 
-    def _take(self, number: int, peer: str, fields: tuple) -> None:
+    def _accept_request(self, number: int, peer: str, fields: tuple) -> None:
         request = Request()
         (request.id, request.method, request.target, request.path, request.query, request.headers, request.lower,
          request.body, request.version, request.started) = fields  # fmt: skip

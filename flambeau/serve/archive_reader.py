@@ -204,7 +204,7 @@ def download(url: str, destination: Path, allowed: list[str], max_bytes: int, er
     partial = destination.with_name(f".{destination.name}.{uuid.uuid4().hex}")
     try:
         request = urllib.request.Request(url, headers={"User-Agent": "flambeau"})
-        opener = urllib.request.build_opener(_SameRules(allowed, error))
+        opener = urllib.request.build_opener(_CheckedRedirects(allowed, error))
         with opener.open(request, timeout=60) as source, open(partial, "xb") as out:
             size = 0
             while block := source.read(1 << 20):
@@ -219,7 +219,7 @@ def download(url: str, destination: Path, allowed: list[str], max_bytes: int, er
         partial.unlink(missing_ok=True)
 
 
-class _SameRules(urllib.request.HTTPRedirectHandler):
+class _CheckedRedirects(urllib.request.HTTPRedirectHandler):
     """Redirect handler that requires the target to be an allowed URL, too."""
 
     def __init__(self, allowed: list[str], error: type[Exception]):
@@ -335,7 +335,7 @@ def _read_manifest(path: Path, error: type[Exception]) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _unpacked(
+def _unpack_source(
     url: str | None, store: str | None, allowed: list[str], kind: str, error: type[Exception], limits: Limits,
     work: Path | None,
 ) -> Iterator[tuple[Path, Path]]:  # fmt: skip
@@ -373,7 +373,7 @@ def open_model(
     runtime: str | None = None, envelope: str | None = None, limits: Limits | None = None, work: Path | None = None,
 ) -> ModelArchive:  # fmt: skip
     """Fetch and unpack a model archive, and complete its manifest by the settings of the request and the server."""
-    with _unpacked(url, store, allowed, "model", ModelNotFoundException, limits or Limits(), work) as (
+    with _unpack_source(url, store, allowed, "model", ModelNotFoundException, limits or Limits(), work) as (
         folder,
         temporary,
     ):
@@ -424,7 +424,7 @@ def open_workflow(
     work: Path | None = None,
 ) -> WorkflowArchive:
     """Fetch and unpack a workflow archive (.war)."""
-    with _unpacked(url, store, allowed, "workflow", WorkflowNotFoundException, limits or Limits(), work) as (
+    with _unpack_source(url, store, allowed, "workflow", WorkflowNotFoundException, limits or Limits(), work) as (
         folder,
         temporary,
     ):
@@ -441,5 +441,5 @@ def open_workflow(
         files = ModelArchive(url, folder, {"model": {}})
         handler = files.inside(entry["handler"]) if entry.get("handler") else None
         specification = read_yaml(files.inside(entry["specFile"]), InvalidWorkflowException)
-        assert url is not None  # checked by _unpacked
+        assert url is not None  # checked by _unpack_source
         return WorkflowArchive(url, folder, name, specification, handler, temporary)

@@ -46,7 +46,7 @@ def _check_name(name: str) -> None:
         )
 
 
-def _target(name: str, ending: str, export_path: str | None, force: bool) -> Path:
+def _archive_path(name: str, ending: str, export_path: str | None, force: bool) -> Path:
     """Return the path of a new archive, in an existing folder."""
     _check_name(name)
     folder = Path(export_path or os.getcwd())
@@ -60,31 +60,31 @@ def _target(name: str, ending: str, export_path: str | None, force: bool) -> Pat
     return target
 
 
-def _existing(path: str) -> Path:
+def _require_file(path: str) -> Path:
     found = Path(path)
     if not found.exists():
         raise ArchiverError(f"{path} does not exist")
     return found
 
 
-def _put(source: Path, folder: Path) -> None:
+def _copy_file(source: Path, folder: Path) -> None:
     if source.is_dir():
         shutil.copytree(source, folder / source.name, dirs_exist_ok=True)
     else:
         shutil.copy(source, folder / source.name)
 
 
-def _extra(paths: str | None, folder: Path) -> None:
+def _add_extra_files(paths: str | None, folder: Path) -> None:
     """Add extra files, given as names separated by commas; the contents of a named folder go to the top, as in TorchServe."""
     for name in (paths or "").split(","):
         if not name.strip():
             continue
-        source = _existing(name.strip())
+        source = _require_file(name.strip())
         if source.is_dir():
             for inside in source.iterdir():
-                _put(inside, folder)
+                _copy_file(inside, folder)
         else:
-            _put(source, folder)
+            _copy_file(source, folder)
 
 
 # In an ONNX file, an entry `location` of the field external_data (13) of a tensor: the name of the file that its numbers are in.
@@ -103,7 +103,7 @@ def _external_files(path: Path) -> list[str]:
     return list(names)
 
 
-def _put_external(path: Path, folder: Path) -> None:
+def _copy_external_files(path: Path, folder: Path) -> None:
     for name in _external_files(path):
         source = path.parent / name
         if not source.resolve().is_relative_to(path.parent.resolve()):
@@ -150,7 +150,7 @@ def _handler_file(handler: str, folder: Path) -> str:
         return handler
     path, colon, function = handler.partition(":")
     if path.endswith(".py"):
-        shutil.copy(_existing(path), folder / Path(path).name)
+        shutil.copy(_require_file(path), folder / Path(path).name)
         return Path(path).name + colon + function
     if "/" not in path:  # the name of a handler the server is expected to have
         return handler
@@ -180,7 +180,7 @@ def package_model(
         raise ArchiverError(f"archive format is one of {', '.join(_FORMATS)}, not {archive_format!r}")
     if not handler and not serialized_file:
         raise ArchiverError("a model needs a handler or a serialized file")
-    target = _target(model_name, _FORMATS[archive_format], export_path, force)
+    target = _archive_path(model_name, _FORMATS[archive_format], export_path, force)
     model: dict[str, Any] = {"modelName": model_name}
     with tempfile.TemporaryDirectory(prefix="flambeau-archiver-") as work:
         folder = Path(work)
@@ -191,13 +191,13 @@ def package_model(
             ("configFile", config_file),
         ):
             if path:
-                model[key] = _existing(path).name
-                _put(Path(path), folder)
+                model[key] = _require_file(path).name
+                _copy_file(Path(path), folder)
         if serialized_file and serialized_file.endswith(".onnx"):
-            _put_external(Path(serialized_file), folder)
+            _copy_external_files(Path(serialized_file), folder)
         if handler:
             model["handler"] = _handler_file(handler, folder)
-        _extra(extra_files, folder)
+        _add_extra_files(extra_files, folder)
         model["modelVersion"] = str(version)
         _write_manifest(folder, "MAR", runtime=runtime, model=model)
         return _archive(folder, target, archive_format, model_name)
@@ -215,20 +215,20 @@ def package_workflow(
     >>> package_workflow("flow", spec_file="flow.yaml")  # doctest: +ELLIPSIS
     PosixPath('...flow.war')
     """
-    target = _target(workflow_name, ".war", export_path, force)
+    target = _archive_path(workflow_name, ".war", export_path, force)
     with tempfile.TemporaryDirectory(prefix="flambeau-archiver-") as work:
         folder = Path(work)
-        workflow = {"workflowName": workflow_name, "specFile": _existing(spec_file).name}
-        _put(Path(spec_file), folder)
+        workflow = {"workflowName": workflow_name, "specFile": _require_file(spec_file).name}
+        _copy_file(Path(spec_file), folder)
         if handler:
-            workflow["handler"] = _existing(handler).name
-            _put(Path(handler), folder)
-        _extra(extra_files, folder)
+            workflow["handler"] = _require_file(handler).name
+            _copy_file(Path(handler), folder)
+        _add_extra_files(extra_files, folder)
         _write_manifest(folder, "WAR", workflow=workflow)
         return _archive(folder, target, "default", workflow_name)
 
 
-def _common(parser: argparse.ArgumentParser) -> None:
+def _add_common_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--handler", help="a built-in handler's name, or a Python file (file.py:function)")
     parser.add_argument("--extra-files", help="more files, separated by commas")
     parser.add_argument("--export-path", help="where to write the archive (the current folder)")
@@ -240,7 +240,7 @@ def _model_parser() -> argparse.ArgumentParser:
     parser.add_argument("--model-name", required=True, help="the archive's name, and the model's in the server")
     parser.add_argument("--serialized-file", help="weights, or a serialized model: .pt, .pth, .pt2, .onnx, .so")
     parser.add_argument("--model-file", help="the Python file that defines the model's class")
-    _common(parser)
+    _add_common_options(parser)
     parser.add_argument("--runtime", default="python", choices=list(RUNTIMES))
     parser.add_argument("--archive-format", default="default", choices=list(_FORMATS))
     parser.add_argument("-v", "--version", required=True, help="the model's version")
@@ -259,7 +259,7 @@ def workflow_archiver(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="torch-workflow-archiver", description="Makes a workflow archive (.war).")
     parser.add_argument("--workflow-name", required=True)
     parser.add_argument("--spec-file", required=True, help="the YAML file with models and dag")
-    _common(parser)
+    _add_common_options(parser)
     return _run(parser, package_workflow, "workflow_name", arguments)
 
 

@@ -46,7 +46,7 @@ class Batcher:
         """Return jobs that no worker has seen to the front of the queue."""
         self.waiting.extendleft(reversed(jobs))
 
-    def _drop_gone(self) -> None:
+    def _drop_abandoned(self) -> None:
         """Remove jobs whose clients have left or waited too long."""
         waiting, now = self.waiting, time.perf_counter()
         while waiting and (waiting[0].expires < now or not waiting[0].is_open()):
@@ -54,7 +54,7 @@ class Batcher:
 
     def take(self, worker: Any) -> Batch | float:
         """Return the next batch for a free worker, the seconds to wait for more jobs, or an empty batch."""
-        self._drop_gone()
+        self._drop_abandoned()
         waiting, settings = self.waiting, self.settings
         if not waiting:
             return []
@@ -156,7 +156,7 @@ class SequenceBatcher(Batcher):
     def offer(self, job: Job) -> bool:
         if not job.sequence:
             return super().offer(job)
-        self._forget_idle()
+        self._close_idle()
         sequence = self.sequences.get(job.sequence)
         if sequence is None:
             starts = job.headers.get(self.start_key, "").lower() == "true"
@@ -177,7 +177,7 @@ class SequenceBatcher(Batcher):
             elif not job.sequence:
                 self.waiting.appendleft(job)
 
-    def _forget_idle(self) -> None:
+    def _close_idle(self) -> None:
         now, idle = time.monotonic(), self.settings.sequence_max_idle_ms / 1000
         for name, s in list(self.sequences.items()):
             if now > s.expires or (not s.busy and not s.jobs and now - s.idle_since > idle):
@@ -195,7 +195,7 @@ class SequenceBatcher(Batcher):
             job.fail(status, words)
 
     def take(self, worker: Any) -> Batch | float:
-        self._forget_idle()
+        self._close_idle()
         ready = [s for s in self.sequences.values() if s.jobs and not s.busy and s.worker in (None, worker)]
         if not ready:
             return super().take(worker)
@@ -245,7 +245,7 @@ class ContinuousSequenceBatcher(SequenceBatcher):
         held = self.held.setdefault(worker, {})
         for job in [j for j in held.values() if not j.is_open()]:
             del held[job.id]
-        self._forget_idle()
+        self._close_idle()
         room = 2 * self.settings.batch_size - len(held)
         ready = [s for s in self.sequences.values() if s.jobs and not s.busy and s.worker in (None, worker)]
         if not ready and not held:

@@ -53,7 +53,7 @@ class Results:
         return [(i * step, (i + 1) * step, c) for i, c in enumerate(counts)]
 
 
-async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> tuple[int, bool]:
+async def _send_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> tuple[int, bool]:
     """Send a request and read the answer; return its status, and whether the connection stays open."""
     writer.write(request)
     head = await reader.readuntil(b"\r\n\r\n")
@@ -69,7 +69,7 @@ async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, reque
     return status, headers.get(b"connection", b"").lower() != b"close"
 
 
-async def _client(
+async def _run_client(
     url: urllib.parse.SplitResult, request: bytes, until: float, pace: float, first: float, results: Results
 ) -> None:
     """Run one client until a point in time: it sends the next request after each answer, or by its schedule at a given rate."""
@@ -84,7 +84,7 @@ async def _client(
         try:
             if writer is None:
                 reader, writer = await asyncio.open_connection(url.hostname, url.port or 80, limit=1 << 26)
-            status, stays = await _ask(reader, writer, request)
+            status, stays = await _send_request(reader, writer, request)
             results.statuses[status] += 1
             results.latencies.append((loop.time() - start) * 1000)
         except (OSError, asyncio.IncompleteReadError, ValueError, IndexError):
@@ -115,7 +115,7 @@ async def load(
     start = loop.time()
     pace = connections / rate if rate else 0.0
     clients = (
-        _client(url, request, start + seconds, pace, start + i * pace / connections, results)
+        _run_client(url, request, start + seconds, pace, start + i * pace / connections, results)
         for i in range(connections)
     )
     await asyncio.gather(*clients)

@@ -90,11 +90,11 @@ def _check_addresses(settings: Settings) -> None:
     for i, (first, one) in enumerate(services):
         for second, other in services[:i]:
             may_share = one == other and not first.startswith("grpc") and not second.startswith("grpc")
-            if _meet(one, other) and not may_share:
+            if _addresses_overlap(one, other) and not may_share:
                 raise ConfigurationError(f"{second} and {first} are both at port {one.port}: give each its own")
 
 
-def _meet(one: Address, other: Address) -> bool:
+def _addresses_overlap(one: Address, other: Address) -> bool:
     if one.path or other.path or not one.port or one.port != other.port:
         return False
     return one.host == other.host or one.host in _ANY_HOST or other.host in _ANY_HOST

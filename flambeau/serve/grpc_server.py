@@ -33,7 +33,7 @@ _CODES = {
     408: grpc.StatusCode.DEADLINE_EXCEEDED,
     409: grpc.StatusCode.ALREADY_EXISTS,
 }
-_CONVERSATION = 64  # requests of one conversation in progress, and answers that wait to be read
+_MAX_PENDING = 64  # requests of one conversation in progress, and answers that wait to be read
 _JAVA = {"ModelNotFoundException": "org.pytorch.serve.archive.model", "ModelException": "org.pytorch.serve.archive.model",
          "ModelVersionNotFoundException": "org.pytorch.serve.archive.model"}  # fmt: skip
 
@@ -46,7 +46,7 @@ class Refused(Exception):
         self.code, self.message = code, message
 
 
-def _refused(error: errors.ServeError, code: grpc.StatusCode | None = None) -> Refused:
+def _rpc_error(error: errors.ServeError, code: grpc.StatusCode | None = None) -> Refused:
     """Return the exception for an error, with TorchServe's text: the message, and the error's Java class on the next line."""
     package = _JAVA.get(error.kind, "org.pytorch.serve.http")
     if code is None:
@@ -120,7 +120,7 @@ class Calls:
         try:
             return self.server.registry.get(name, version)
         except errors.ServeError as e:
-            raise _refused(e, grpc.StatusCode.INTERNAL) from e
+            raise _rpc_error(e, grpc.StatusCode.INTERNAL) from e
 
 
 class Inference(Calls):
@@ -161,7 +161,7 @@ class Inference(Calls):
     async def StreamPredictions2(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
         """Answer a stream of requests of a sequence one by one, errors included, until the client ends it."""
         id_key, start_key, end_key = self.server.settings.sequence_keys
-        answers: asyncio.Queue[Any] = asyncio.Queue(_CONVERSATION)  # a client that does not read is not read from
+        answers: asyncio.Queue[Any] = asyncio.Queue(_MAX_PENDING)  # a client that does not read is not read from
         running: set[asyncio.Task] = set()
 
         async def one(request: Any) -> None:
@@ -186,7 +186,7 @@ class Inference(Calls):
                 task = asyncio.ensure_future(one(request))
                 running.add(task)
                 task.add_done_callback(running.discard)
-                while len(running) >= _CONVERSATION:
+                while len(running) >= _MAX_PENDING:
                     await asyncio.wait(set(running), return_when=asyncio.FIRST_COMPLETED)
                 await asyncio.sleep(0)  # so that the jobs of a sequence are submitted in order
             while running:
@@ -208,10 +208,10 @@ class Management(Calls):
     def _answer(self, message: str) -> Any:
         return CLASSES["ManagementResponse"](msg=message)
 
-    def _allowed(self) -> None:
+    def _require_model_api(self) -> None:
         if not self.server.model_api:
             error = errors.ModelException("Model API disabled")
-            raise _refused(error, grpc.StatusCode.PERMISSION_DENIED)
+            raise _rpc_error(error, grpc.StatusCode.PERMISSION_DENIED)
 
     async def DescribeModel(self, request: Any, context: Any) -> Any:
         registry, version = self.server.registry, request.model_version or None
@@ -227,7 +227,7 @@ class Management(Calls):
         return self._answer(pretty(listed).decode().rstrip("\n"))
 
     async def RegisterModel(self, request: Any, context: Any) -> Any:
-        self._allowed()
+        self._require_model_api()
         asked = Registration(
             request.url or None, request.model_name or None, request.handler or None, request.runtime or None,
             request.batch_size or None, request.max_batch_delay or None, request.response_timeout or None,
@@ -249,7 +249,7 @@ class Management(Calls):
         return self._answer(self.server.registry.set_default(request.model_name, request.model_version))
 
     async def UnregisterModel(self, request: Any, context: Any) -> Any:
-        self._allowed()
+        self._require_model_api()
         if not request.model_name:
             raise errors.BadRequestException("Parameter url is required.")
         await self.server.registry.unregister(request.model_name, request.model_version or None)
@@ -346,7 +346,7 @@ def _tensor(output: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def _answering(calls: Calls, context: Any, name: str, kind: str) -> AsyncIterator[None]:
+async def _handle_call(calls: Calls, context: Any, name: str, kind: str) -> AsyncIterator[None]:
     """Context manager of one call: check the key, end the call with the code of an error, write the log."""
     start, code = time.perf_counter(), "OK"
     peer = context.peer()  # asked of a call that its client has cancelled, grpc would crash the process
@@ -354,7 +354,7 @@ async def _answering(calls: Calls, context: Any, name: str, kind: str) -> AsyncI
         calls.check(context, name, kind)
         yield
     except (errors.ServeError, Refused) as e:
-        refusal = e if isinstance(e, Refused) else _refused(e)
+        refusal = e if isinstance(e, Refused) else _rpc_error(e)
         code = refusal.code.name
         await context.abort(refusal.code, refusal.message)
     finally:
@@ -364,7 +364,7 @@ async def _answering(calls: Calls, context: Any, name: str, kind: str) -> AsyncI
 
 def _unary(calls: Calls, name: str, kind: str) -> Callable:
     async def call(request: Any, context: Any) -> Any:
-        async with _answering(calls, context, name, kind):
+        async with _handle_call(calls, context, name, kind):
             return await getattr(calls, name)(request, context)
 
     return call
@@ -372,7 +372,7 @@ def _unary(calls: Calls, name: str, kind: str) -> Callable:
 
 def _streamed(calls: Calls, name: str, kind: str) -> Callable:
     async def call(request: Any, context: Any) -> AsyncIterator[Any]:
-        async with _answering(calls, context, name, kind):
+        async with _handle_call(calls, context, name, kind):
             async for answer in getattr(calls, name)(request, context):
                 yield answer
 

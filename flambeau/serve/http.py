@@ -39,7 +39,7 @@ _STATIC = (
 _LINE_BREAKS = str.maketrans({"\r": " ", "\n": " ", "\0": " "})
 
 
-class _Random:
+class _RandomDigits:
     """Buffer of random digits, which are fetched many at a time."""
 
     digits = ""
@@ -48,10 +48,10 @@ class _Random:
 
 def new_id() -> str:
     """Return a random UUID as the id of a request."""
-    if _Random.at >= len(_Random.digits):
-        _Random.digits, _Random.at = os.urandom(4096).hex(), 0
-    d = _Random.digits[_Random.at : _Random.at + 32]
-    _Random.at += 32
+    if _RandomDigits.at >= len(_RandomDigits.digits):
+        _RandomDigits.digits, _RandomDigits.at = os.urandom(4096).hex(), 0
+    d = _RandomDigits.digits[_RandomDigits.at : _RandomDigits.at + 32]
+    _RandomDigits.at += 32
     return f"{d[:8]}-{d[8:12]}-4{d[13:16]}-{'89ab'[int(d[16], 16) & 3]}{d[17:20]}-{d[20:]}"
 
 
@@ -142,7 +142,7 @@ class Connection(asyncio.Protocol):
         self._at = 0
         if not self._is_scheduled:
             self._turn = TURN
-            self._go_on()
+            self._parse_and_handle()
 
     def eof_received(self) -> bool:
         """Still answer pending requests after the client has closed its side; with TLS both directions end at once."""
@@ -162,14 +162,14 @@ class Connection(asyncio.Protocol):
         """Yield to other connections, then continue."""
         if not self._is_scheduled:
             self._is_scheduled = True
-            asyncio.get_running_loop().call_soon(self._next_turn)
+            asyncio.get_running_loop().call_soon(self._run_next_turn)
 
-    def _next_turn(self) -> None:
+    def _run_next_turn(self) -> None:
         self._is_scheduled = False
         self._turn = TURN
-        self._go_on()
+        self._parse_and_handle()
 
-    def _go_on(self) -> None:
+    def _parse_and_handle(self) -> None:
         """Parse and handle requests while there is room for both."""
         self._advance()
         while self._at < len(self._unread) and len(self._waiting) < AHEAD and not self._clogged and self._turn > 0:
@@ -180,9 +180,9 @@ class Connection(asyncio.Protocol):
             self._advance()
         if self._at >= len(self._unread):
             self._unread, self._at = b"", 0
-        self._pace()
+        self._pause_or_resume()
 
-    def _pace(self) -> None:
+    def _pause_or_resume(self) -> None:
         """Pause or resume reading: read from the client only if no unparsed bytes are left."""
         full = bool(self._unread)
         if self.transport is None or full == self._paused or self.has_ended or self.transport.is_closing():
@@ -213,7 +213,7 @@ class Connection(asyncio.Protocol):
         elif self._waiting:
             return
         elif self._problem is not None:
-            self._say_problem(self._problem)
+            self._send_problem(self._problem)
         elif self.has_ended and self._at >= len(self._unread):
             self.transport.close()
 
@@ -251,7 +251,7 @@ class Connection(asyncio.Protocol):
             self._problem = error
             self._unread, self._at = b"", 0
 
-    def _say_problem(self, error: ServeError) -> None:
+    def _send_problem(self, error: ServeError) -> None:
         self._problem = None
         self.current = self._request or Request()
         self.current.keep_alive = False

@@ -82,7 +82,7 @@ class Model:
             batch = self.batcher.take(worker)
             if isinstance(batch, float):
                 if self._timer is None:
-                    self._timer = asyncio.get_running_loop().call_later(batch, self._waited)
+                    self._timer = asyncio.get_running_loop().call_later(batch, self._end_batch_delay)
             elif batch:
                 worker.send(batch)
         while self.batcher.ahead:
@@ -91,7 +91,7 @@ class Model:
                 return
             min(eager, key=lambda w: len(w.batches)).send(self.batcher.collect(self.settings.batch_size))
 
-    def _waited(self) -> None:
+    def _end_batch_delay(self) -> None:
         self._timer = None
         self.pump()
 
@@ -159,10 +159,10 @@ class Model:
                 for worker in new:
                     self.pool_owner.background(worker.start())
                 return await future
-            await self._let_go(len(self.workers) - maximum)
+            await self._stop_workers(len(self.workers) - maximum)
             return 200
 
-    async def _let_go(self, count: int) -> None:
+    async def _stop_workers(self, count: int) -> None:
         leaving = [self.workers.pop() for _ in range(max(count, 0))]
         for worker in leaving:
             worker.scale_down()
@@ -218,7 +218,7 @@ class Model:
             "maxNumSequence": s.max_num_sequence if s.sequence_batching else 0,
             "maxSequenceJobQueueSize": s.max_sequence_job_queue_size if s.sequence_batching else 0,
             "loadedAtStartup": at_startup,
-            "workers": [_worker_words(w) for w in self.workers],
+            "workers": [_describe_worker(w) for w in self.workers],
             "jobQueueStatus": {
                 "remainingCapacity": max(s.job_queue_size - len(self.batcher), 0),
                 "pendingRequests": len(self.batcher),
@@ -252,7 +252,7 @@ def resident_bytes(pid: int) -> int:
         return 0
 
 
-def _worker_words(worker: Worker) -> dict[str, Any]:
+def _describe_worker(worker: Worker) -> dict[str, Any]:
     at = time.gmtime(worker.started)
     millis = int(worker.started * 1000) % 1000
     return {

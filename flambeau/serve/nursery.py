@@ -88,7 +88,7 @@ class Nursery:
         except OSError:
             data = b""
         if not data:
-            self._gone()
+            self._handle_end()
             return
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         for line in lines:
@@ -97,12 +97,12 @@ class Nursery:
             if future is not None and not future.done():
                 future.set_result(event["pid"])
 
-    def _gone(self) -> None:
+    def _handle_end(self) -> None:
         if self._socket is not None:
             asyncio.get_running_loop().remove_reader(self._socket.fileno())
             self._socket.close()
             self._socket = None
-        self._bury()
+        self._await_exit()
         for future in self._born.values():
             if not future.done():
                 future.set_exception(ConnectionError("the process that starts workers has died"))
@@ -129,9 +129,9 @@ class Nursery:
 
     def stop(self) -> None:
         """End the nursery; workers end when their connections close."""
-        self._gone()
+        self._handle_end()
 
-    def _bury(self) -> None:
+    def _await_exit(self) -> None:
         """Wait for the nursery, which ends when its socket closes, and terminate it if necessary."""
         if self._fork:
             with contextlib.suppress(ChildProcessError):

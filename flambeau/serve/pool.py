@@ -152,7 +152,7 @@ class Worker(asyncio.Protocol):
             logger.error("%s could not be started: %s", self.name, e)
         finally:
             self._is_starting = False
-        self._stopped()
+        self._handle_exit()
 
     async def _begin(self, opened: contextlib.ExitStack) -> None:
         """Start the process and connect with it. What `opened` holds is to be closed if that fails."""
@@ -172,7 +172,7 @@ class Worker(asyncio.Protocol):
                 given.callback(os.close, write)
                 reads.append(read)
                 descriptors.append(write)
-            self.pid = await self._spawn(descriptors)
+            self.pid = await self._start_process(descriptors)
         opened.pop_all()
         self.arenas = arenas
         # uvloop closes the descriptor and then the file: by the second time another thread may have a file of that number.
@@ -184,7 +184,7 @@ class Worker(asyncio.Protocol):
         self.deadline = time.monotonic() + timeout
         await loop.create_unix_connection(lambda: self, sock=ours)
 
-    async def _spawn(self, descriptors: list[int]) -> int:
+    async def _start_process(self, descriptors: list[int]) -> int:
         model = self.model
         order = model.order(self.number, self.gpu)
         if model.pool_owner.settings.flag("single_process", False):
@@ -229,14 +229,14 @@ class Worker(asyncio.Protocol):
         self.arenas = None
         if self._process is not None:  # without its connection it is of no more use
             asyncio.get_running_loop().call_later(GRACE, self._process.kill)
-        self._stopped()
+        self._handle_exit()
 
     def _process_ended(self, process: WorkerProcess) -> None:
         """Close the connection soon, if something that the process has started still holds it open."""
         if self._process is process and self.transport is not None:
             asyncio.get_running_loop().call_later(GRACE, self.transport.abort)
 
-    def _stopped(self) -> None:
+    def _handle_exit(self) -> None:
         """Handle the end of the process: waiting jobs fail, and it is restarted after a pause."""
         loaded_before = self.state == LOADED
         self.deadline = float("inf")
@@ -264,9 +264,9 @@ class Worker(asyncio.Protocol):
         pause = 0 if loaded_before else BACK_OFF[min(self.tries, len(BACK_OFF) - 1)]
         self.tries += 1
         logger.info("Retry worker: %s in %s seconds.", self.number, pause)
-        self.retry = asyncio.get_running_loop().call_later(pause, self._again)
+        self.retry = asyncio.get_running_loop().call_later(pause, self._restart)
 
-    def _again(self) -> None:
+    def _restart(self) -> None:
         if self.state != SCALED_DOWN:
             self.model.pool_owner.background(self.start())
 
@@ -331,11 +331,11 @@ class Worker(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         for message in self._frames.feed(data):
             if self.state == STARTED:
-                self._loaded(message)
+                self._handle_loaded(message)
             else:
-                self._answered(message)
+                self._handle_answers(message)
 
-    def _loaded(self, message: Any) -> None:
+    def _handle_loaded(self, message: Any) -> None:
         code, words, _, metrics, *_, example = message
         self.deadline = float("inf")
         self.model.on_metrics(metrics)
@@ -351,7 +351,7 @@ class Worker(asyncio.Protocol):
         self.tries, self.failing_since = 0, 0.0
         self.model.on_loaded(self)
 
-    def _answered(self, message: Any) -> None:
+    def _handle_answers(self, message: Any) -> None:
         code, text, answers, metrics, more, began, ended, reason = message
         if not self.batches:
             return
@@ -359,7 +359,7 @@ class Worker(asyncio.Protocol):
         model.on_metrics(metrics)
         if code == 200:
             model.unsuccessful = 0
-            self._pass_on(answers, more)
+            self._deliver(answers, more)
         else:
             if reason:
                 logger.error("%s: %s: %s", self.name, text, reason)
@@ -381,7 +381,7 @@ class Worker(asyncio.Protocol):
         if self.state == SCALED_DOWN and not self.batches and self.transport is not None:
             self.transport.close()
 
-    def _pass_on(self, answers: list[Any], more: bool) -> None:
+    def _deliver(self, answers: list[Any], more: bool) -> None:
         assert self.arenas is not None
         finished = []
         for item in answers:

@@ -211,7 +211,7 @@ def run(options: argparse.Namespace) -> int:
         return _serve(settings, packed, options)
 
 
-def _sent(model: Model) -> str:
+def _example_options(model: Model) -> str:
     """Return the data options of the printed curl command: an example that the model's handler has answered, if it has one."""
     kind, body = json.loads(model.example) if model.example else ("application/json", "[1, 2, 3]")
     return f"-H 'Content-Type: {kind}' -d {shlex.quote(body)}"
@@ -234,7 +234,7 @@ def _serve(settings: Settings, packed: list[tuple[str, str]], options: argparse.
             _, words = await server.registry.register(asked)
             model = server.registry.get(name)
             server.say(f"{words}: {model.archive.handler}")
-            server.say(f"  try it:  curl {address}/predictions/{name} {_sent(model)}")
+            server.say(f"  try it:  curl {address}/predictions/{name} {_example_options(model)}")
         server.say(f"  look at: {server.addresses['management']}/   logs: {settings.log_folder}")
 
     try:

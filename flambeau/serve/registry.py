@@ -118,7 +118,7 @@ class Registry:
                 self.owner.changed()
             return 200, f"{title} 0 initial workers. Use scale workers API to add workers for the model."
         if not asked.synchronous:  # a model that cannot be loaded stays registered, and is tried again
-            self.owner.background(self._scaled(model, minimum, maximum))
+            self.owner.background(self._scale(model, minimum, maximum))
             return 202, "Processing worker updates..."
         await self._start_registered(model, minimum, maximum, in_workflow)
         return 200, f"{title} {minimum} initial workers"
@@ -215,14 +215,14 @@ class Registry:
             raise InternalServerException(f"min_worker cannot be {minimum}")
         self._check_workers("max_worker", maximum)
         if not synchronous:
-            self.owner.background(self._scaled(model, minimum, maximum))
+            self.owner.background(self._scale(model, minimum, maximum))
             return 202, "Processing worker updates..."
-        code = await self._scaled(model, minimum, maximum)
+        code = await self._scale(model, minimum, maximum)
         if code != 200:
             raise _not_started(model, code)
         return 200, f"Workers scaled to {minimum} for model: {name}" + (f", version: {version}" if version else "")
 
-    async def _scaled(self, model: Model, minimum: int, maximum: int) -> int:
+    async def _scale(self, model: Model, minimum: int, maximum: int) -> int:
         code = await model.scale(minimum, maximum)
         if not model.in_workflow:
             self.owner.changed()

@@ -91,7 +91,7 @@ class Rest:
             self.server.tokens.check(request.lower.get("authorization"), INFERENCE)
             if self._inference(connection, request, segments):
                 return
-        if "management" in self.offers and self._managed(connection, request, segments):
+        if "management" in self.offers and self._management(connection, request, segments):
             return
         if "metrics" in self.offers and segments[1] == "metrics":
             text = self.server.metrics.text(request.parameters().get("name[]", []))
@@ -141,7 +141,7 @@ class Rest:
         elif head == "wfpredict":
             if count < 3:
                 raise ResourceNotFoundException()
-            self._later(connection, request, self.server.workflows.answer(connection, request, segments[2]))
+            self._run_soon(connection, request, self.server.workflows.answer(connection, request, segments[2]))
         elif count == 3 and segments[2] == "predict":
             self._predict(connection, request, head, None, {}, query=True)
         elif count == 4 and segments[3] == "predict":
@@ -217,7 +217,7 @@ class Rest:
         if origin.partition("://")[2] != host or rebound:
             raise BadRequestException(f"A page at {origin[:80]} may not manage this server (cors_allowed_origin).", 403)
 
-    def _managed(self, connection: Connection, request: Request, segments: list[str]) -> bool:
+    def _management(self, connection: Connection, request: Request, segments: list[str]) -> bool:
         """Handle a request of the management interface; return False if the path belongs to another."""
         head, count, method = segments[1], len(segments), request.method
         tokens = self.server.tokens
@@ -254,7 +254,7 @@ class Rest:
             limit, token = integer(parameters, "limit", 100), integer(parameters, "next_page_token", 0)
             connection.send(200, pretty(self.registry.page(limit, token)))
         elif request.method == "POST" and self.server.model_api:
-            self._later(connection, request, self._status(connection, self.registry.register(registration(request))))
+            self._run_soon(connection, request, self._status(connection, self.registry.register(registration(request))))
         else:
             raise MethodNotAllowedException()
 
@@ -271,9 +271,9 @@ class Rest:
             version = version or one(parameters, "model_version")
             synchronous = truth(one(parameters, "synchronous"), False)
             work = self.registry.scale(name, version, minimum, maximum, synchronous)
-            self._later(connection, request, self._status(connection, work))
+            self._run_soon(connection, request, self._status(connection, work))
         elif method == "DELETE" and self.server.model_api:
-            self._later(connection, request, self._unregister(connection, name, version))
+            self._run_soon(connection, request, self._unregister(connection, name, version))
         elif method == "OPTIONS":
             connection.send(200, pretty(openapi.describe_management(self.registry.get(name, version))))
         else:
@@ -301,7 +301,7 @@ class Rest:
         status, sentence = await work
         connection.send(status, pretty({"status": sentence}))
 
-    def _later(self, connection: Connection, request: Request, work: Coroutine[Any, Any, None]) -> None:
+    def _run_soon(self, connection: Connection, request: Request, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine in the background; an error in it becomes the answer."""
 
         async def guarded() -> None:
@@ -327,13 +327,13 @@ class Rest:
             elif method == "POST" and self.server.model_api:
                 values = _body_or_query(request)
                 work = workflows.register(values.get("url"), values.get("workflow_name"), values)
-                self._later(connection, request, self._status(connection, work))
+                self._run_soon(connection, request, self._status(connection, work))
             else:
                 raise MethodNotAllowedException()
         elif method == "GET":
             connection.send(200, pretty(workflows.describe(segments[2])))
         elif method == "DELETE" and self.server.model_api:
-            self._later(connection, request, self._status(connection, workflows.unregister(segments[2])))
+            self._run_soon(connection, request, self._status(connection, workflows.unregister(segments[2])))
         else:
             raise MethodNotAllowedException()
 

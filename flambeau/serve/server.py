@@ -38,10 +38,10 @@ from .ts.version import __version__ as TORCHSERVE_VERSION
 from .workflows import Workflows
 
 logger = logging.getLogger("flambeau.serve.server")
-_KEPT = 2048  # latencies of a model, for the page
+_KEPT_LATENCIES = 2048  # latencies of a model, for the page
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     print(line, flush=True)
 
 
@@ -51,7 +51,7 @@ class Server:
     version = TORCHSERVE_VERSION
 
     def __init__(
-        self, settings: Settings, *, console: bool = True, say: Callable[[str], None] = _say,
+        self, settings: Settings, *, console: bool = True, say: Callable[[str], None] = _print_line,
         nursery: Nursery | None = None, acceptors: Acceptors | None = None,
     ):  # fmt: skip
         self.settings, self.say = settings, say
@@ -193,8 +193,8 @@ class Server:
         self.metrics.add("ts_queue_latency_microseconds", labels, round(queued * 1e6, 3))
         self.metrics.add("QueueTime", self._host, round(queued * 1e3, 1))
         model.latencies.append(total * 1e3)
-        if len(model.latencies) > 2 * _KEPT:
-            del model.latencies[:_KEPT]
+        if len(model.latencies) > 2 * _KEPT_LATENCIES:
+            del model.latencies[:_KEPT_LATENCIES]
 
     def finished(self, connection: Connection, request: Request, status: int) -> None:
         if status < 300:

@@ -14,7 +14,7 @@ from .errors import InvalidKeyException
 
 INFERENCE, MANAGEMENT, TOKEN_API = "inference", "management", "token"
 _BEARER = re.compile(r"Bearer\s+(\S+)\Z")
-_REFUSED = "Token Authorization failed. Token either incorrect, expired, or not provided correctly"
+_REFUSAL = "Token Authorization failed. Token either incorrect, expired, or not provided correctly"
 
 
 class Tokens:
@@ -45,7 +45,7 @@ class Tokens:
     def renew(self, kind: str) -> None:
         """Make a new key; the old one becomes invalid."""
         if kind not in (MANAGEMENT, INFERENCE):
-            raise InvalidKeyException(_REFUSED)
+            raise InvalidKeyException(_REFUSAL)
         self._renew(kind)
         self._write()
 
@@ -57,7 +57,7 @@ class Tokens:
         expires = self._expires.get(kind)
         valid = match is not None and hmac.compare_digest(match[1].encode(), self._keys[kind].encode())
         if not valid or (expires is not None and datetime.datetime.now(datetime.timezone.utc) > expires):
-            raise InvalidKeyException(_REFUSED)
+            raise InvalidKeyException(_REFUSAL)
 
     def close(self) -> None:
         if self.enabled:

@@ -171,15 +171,15 @@ class Service:
             inputs.append(row)
             processors.append(RequestProcessor(about))
         if not refused:
-            return self._handled(inputs, processors, ids)
-        outcome = self._handled(inputs, processors, ids) if inputs else Outcome(200, "", [])
+            return self._run_handler(inputs, processors, ids)
+        outcome = self._run_handler(inputs, processors, ids) if inputs else Outcome(200, "", [])
         if outcome.code != 200:  # requests that were refused keep their own error
             kind = InternalServerException.__name__
             failed = [_error(request_id, outcome.code, kind, outcome.message) for request_id in ids.values()]
             outcome = Outcome(200, "", failed)
         return outcome._replace(answers=[*outcome.answers, *refused])
 
-    def _handled(
+    def _run_handler(
         self, inputs: list[dict[str, Any]], processors: list[RequestProcessor], ids: dict[int, str]
     ) -> Outcome:
         """Call the handler with a batch, and return its answers or errors with the time it took."""
@@ -192,7 +192,7 @@ class Service:
         try:
             answers = self.handle(inputs, context)
             if inspect.isawaitable(answers):
-                answers = self._awaited(answers)
+                answers = self._run_async(answers)
         except MemoryError:
             logger.error("System out of memory", exc_info=True)
             return Outcome(507, "Out of resources", [], "MemoryError")
@@ -209,19 +209,19 @@ class Service:
             logger.warning("Invoking custom service failed.", exc_info=True)
             return Outcome(503, "Prediction failed", [], _reason(e))
         if not isinstance(answers, list):
-            return self._misfit("Invalid model predict output", f"handle returned {type(answers).__name__}, not a list")
+            return self._reject("Invalid model predict output", f"handle returned {type(answers).__name__}, not a list")
         if len(answers) != len(inputs):
             reason = f"handle returned {len(answers)} answers to {len(inputs)} requests"
-            return self._misfit("number of batch response mismatched", reason)
+            return self._reject("number of batch response mismatched", reason)
         spent = round((time.perf_counter() - start) * 1000, 2)
         self.prediction_time.add_or_update(spent, [context.model_name, "Model"], ",".join(ids.values()))
         return self._answers(answers, ids, 200, "Prediction success", last=True)
 
-    def _misfit(self, message: str, reason: str) -> Outcome:
+    def _reject(self, message: str, reason: str) -> Outcome:
         logger.warning("model: %s, %s: %s.", self.context.model_name, message, reason)
         return Outcome(503, message, [], reason)
 
-    def _awaited(self, answers: Any) -> Any:
+    def _run_async(self, answers: Any) -> Any:
         """Return the result of an `async def handle`, run on an event loop that lives as long as the worker."""
         if self.loop is None:
             self.loop = asyncio.new_event_loop()

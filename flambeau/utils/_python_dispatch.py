@@ -142,13 +142,13 @@ def is_traceable_wrapper_subclass_type(t: type) -> bool:
     )
 
 
-class _AskClasses(TorchDispatchMode):
+class _ClassDispatch(TorchDispatchMode):
     """Mode below autograd that passes each operator to the first class among its arguments' that defines `__torch_dispatch__`."""
 
     def make(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
-        return self.unseen(self._answered, overload, args, kwargs)
+        return self.unseen(self._first_answer, overload, args, kwargs)
 
-    def _answered(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def _first_answer(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
         first = overload._schema.arguments[0].alias_info if overload._schema.arguments else None
         writes = first is not None and first.is_write
 
@@ -191,7 +191,7 @@ def ask_classes(face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     if tells not in ("", "number"):
         rest = f", got {type(args[0]).__name__}" if tells == "list" else "."
         raise RuntimeError(f".{op.name}() is not supported for tensor subclasses{rest}")
-    with _AskClasses():
+    with _ClassDispatch():
         return unrecorded(aten._local_scalar_dense.default, *args) if tells else face(*args, **kwargs)
 
 

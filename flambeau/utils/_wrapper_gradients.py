@@ -69,10 +69,10 @@ class _Derivative:
 
     def __init__(self, overload: Any, leaves: list, shape: Any, needed: tuple[int, ...]) -> None:
         self.overload, self.shape, self.needed = overload, shape, needed
-        self.returning = _returning(overload)
+        self.returning = _out_of_place(overload)
         self.leaves = [_without_values(v) if isinstance(v, Tensor) else v for v in leaves]
         self.places = [i for i, v in enumerate(leaves) if isinstance(v, Tensor)]
-        outputs = _apart(lambda: tree_flatten(self._call(self.leaves, True))[0])
+        outputs = _hidden(lambda: tree_flatten(self._call(self.leaves, True))[0])
         self.differentiable = [isinstance(v, Tensor) and v.requires_grad for v in outputs]
         self.metas = [_without_values(v) if isinstance(v, Tensor) else v for v in outputs]
         nodes = [v.grad_fn for v, used in zip(outputs, self.differentiable) if used]
@@ -101,7 +101,7 @@ class _Derivative:
 
             tensors = [self.leaves[i].detach().requires_grad_(i in self.needed) for i in self.places]
             grads = [m for m, used in zip(self.metas, self.differentiable) if used]
-            self.graph = _apart(lambda: make_fx(gradients)(tensors, grads).graph)
+            self.graph = _hidden(lambda: make_fx(gradients)(tensors, grads).graph)
             *_, end = self.graph.nodes
             self.results = [getattr(node, "name", "") for node in end.args[0][len(self.needed) :]]
         return self.graph
@@ -122,8 +122,8 @@ class _Derivative:
                 values[node] = kept[node.name]
         end = nodes[-1]
         for node in self._wanted(end, values):
-            values[node] = self._value(node, lambda n: _unpacked(n, values, owner))
-        return [None if n is None else _unpacked(n, values, owner) for n in end.args[0][: len(self.needed)]]
+            values[node] = self._value(node, lambda n: _unpack_saved(n, values, owner))
+        return [None if n is None else _unpack_saved(n, values, owner) for n in end.args[0][: len(self.needed)]]
 
     def _wanted(self, end: Any, known: dict) -> list:
         """Return the nodes to compute, in order."""
@@ -148,13 +148,13 @@ class _Derivative:
         return node.target(*args, **kwargs)
 
 
-def _unpacked(key: Any, values: dict, owner: Node) -> Any:
+def _unpack_saved(key: Any, values: dict, owner: Node) -> Any:
     if isinstance(values[key], SavedTensor):
         values[key] = values[key].unpack(owner)
     return values[key]
 
 
-def _returning(overload: Any) -> Any:
+def _out_of_place(overload: Any) -> Any:
     """Return the operator itself, or for an in-place one its out-of-place form, whose derivative is the same."""
     first = overload._schema.arguments[0].alias_info if overload._schema.arguments else None
     if first is None or not first.is_write:
@@ -189,10 +189,10 @@ class WrapperNode(Node):
 
 
 def _without_values(tensor: Tensor) -> Tensor:
-    return _apart(lambda: empty_strided(tensor.shape, declared(tensor, "_strides"), dtype=tensor.dtype, device="meta"))
+    return _hidden(lambda: empty_strided(tensor.shape, declared(tensor, "_strides"), dtype=tensor.dtype, device="meta"))
 
 
-def _apart(function: Callable[[], Any]) -> Any:
+def _hidden(function: Callable[[], Any]) -> Any:
     """Call a function that no mode and no class sees, recording gradients."""
     before, enabled = modes.own.stack[:], grad_mode.enabled
     modes.own.stack.replace([])

@@ -30,7 +30,7 @@ class Jobs:
             return
         *compiling, link = jobs
         objects, sources, commands = zip(*compiling)
-        inputs = [[*read, *self._included(made)] for made, read in zip(objects, sources)]
+        inputs = [[*read, *self._headers(made)] for made, read in zip(objects, sources)]
         with futures.ThreadPoolExecutor(int(os.environ.get("MAX_JOBS") or os.cpu_count() or 1)) as pool:
             list(pool.map(self._make, objects, inputs, commands))
         self._make(*link)
@@ -40,8 +40,8 @@ class Jobs:
         for i, (made, read, command) in enumerate(jobs):
             lines += [f"rule r{i}", f"  command = {shlex.join(command).replace('$', '$$')}"]
             if made.endswith(".o"):
-                lines += [f"  depfile = {_in_ninja(made)}.d", "  deps = gcc"]
-            lines.append(f"build {_in_ninja(made)}: r{i} {' '.join(map(_in_ninja, read))}")
+                lines += [f"  depfile = {_escape_path(made)}.d", "  deps = gcc"]
+            lines.append(f"build {_escape_path(made)}: r{i} {' '.join(map(_escape_path, read))}")
         write_text(self.folder / "build.ninja", "\n".join(lines) + "\n")
         jobs_at_once = os.environ.get("MAX_JOBS")
         self._run([ninja, "-C", str(self.folder), "-v", *(["-j", jobs_at_once] if jobs_at_once else [])])
@@ -55,7 +55,7 @@ class Jobs:
             raise RuntimeError(f"Error building extension '{self.name}': {said}")
 
     @staticmethod
-    def _included(made: str) -> list[str]:
+    def _headers(made: str) -> list[str]:
         """Return the headers that the last compilation read."""
         try:
             text = Path(f"{made}.d").read_text()
@@ -70,10 +70,10 @@ class Jobs:
         if self.verbose:
             print(shlex.join(command), flush=True)
         self._run(command)
-        stamp.write_text(_digest([inputs[0], *self._included(target)] if target.endswith(".o") else inputs, command))
+        stamp.write_text(_digest([inputs[0], *self._headers(target)] if target.endswith(".o") else inputs, command))
 
 
-def _in_ninja(path: str) -> str:
+def _escape_path(path: str) -> str:
     """Return a path in the notation of ninja's files."""
     return path.replace("$", "$$").replace(" ", "$ ").replace(":", "$:")
 

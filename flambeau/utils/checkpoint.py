@@ -39,7 +39,7 @@ def noop_context_fn() -> tuple[AbstractContextManager[Any], AbstractContextManag
     return nullcontext(), nullcontext()
 
 
-class _Surroundings:
+class _RunState:
     """State of the first run: random generators (of the CPU and of its arguments' devices) and autocast."""
 
     def __init__(self, args: tuple, preserve_rng_state: bool) -> None:
@@ -58,7 +58,7 @@ class _Surroundings:
         self.states = [(generator, state) for generator, state in self.states if generator.state_bytes() != state]
 
     @contextmanager
-    def again(self) -> Iterator[None]:
+    def restore(self) -> Iterator[None]:
         """Context manager: restore the random state and autocast settings of the first run."""
         with ExitStack() as stack:
             for generator, state in self.states:
@@ -81,7 +81,7 @@ class CheckpointFunction(Function):
     @staticmethod
     def forward(ctx: Any, function: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> Any:
         check_backward_validity(args)
-        ctx.function, ctx.surroundings = function, _Surroundings(args, preserve_rng_state)
+        ctx.function, ctx.surroundings = function, _RunState(args, preserve_rng_state)
         ctx.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.args = [None if isinstance(a, Tensor) else a for a in args]
         ctx.save_for_backward(*(args[i] for i in ctx.places))
@@ -95,7 +95,7 @@ class CheckpointFunction(Function):
         args = list(ctx.args)
         for place, tensor in zip(ctx.places, ctx.saved_tensors):
             args[place] = tensor.detach().requires_grad_(tensor.requires_grad)
-        with ctx.surroundings.again(), enable_grad():
+        with ctx.surroundings.restore(), enable_grad():
             outputs = ctx.function(*args)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         pairs = [(o, g) for o, g in zip(outputs, grads) if isinstance(o, Tensor) and o.requires_grad]
@@ -131,7 +131,7 @@ def set_device_states(devices: list[Any], states: list[Any], *, device_type: str
         backend_of(place).generator(place).set_state(state)
 
 
-class _AllFound(BaseException):
+class _AllRestored(BaseException):
     """Raised to end the second run as soon as it has saved what the first one did."""
 
 
@@ -151,8 +151,8 @@ def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
 class _Recomputation:
     """Tensors that the first run of a checkpointed function saved, by number, to be restored by the second run."""
 
-    def __init__(self, again: Callable[[], Any], reads: Any, check_metadata: bool, early_stop: bool):
-        self.again = again
+    def __init__(self, rerun: Callable[[], Any], reads: Any, check_metadata: bool, early_stop: bool):
+        self.rerun = rerun
         self.reads = reads  # its arguments, which compiled functions keep for it
         self.check_metadata = check_metadata
         self.early_stop = early_stop
@@ -181,11 +181,11 @@ class _Recomputation:
         def keep(tensor: Tensor) -> Tensor:
             found.append(tensor.detach())
             if self.early_stop and len(found) == len(self.first):
-                raise _AllFound
+                raise _AllRestored
             return tensor
 
-        with enable_grad(), saved_tensors_hooks(keep, lambda t: t), suppress(_AllFound):
-            self.again()
+        with enable_grad(), saved_tensors_hooks(keep, lambda t: t), suppress(_AllRestored):
+            self.rerun()
         if not self.complete:
             del found[len(self.first) :]
         if len(found) != len(self.first):
@@ -232,15 +232,15 @@ def checkpoint(
         if context_fn is not noop_context_fn or debug:
             raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
         return CheckpointFunction.apply(function, preserve, *args)
-    surroundings = _Surroundings((args, kwargs), preserve)
+    surroundings = _RunState((args, kwargs), preserve)
     first_context, second_context = context_fn()
 
-    def again() -> None:
-        with surroundings.again(), second_context:
+    def rerun() -> None:
+        with surroundings.restore(), second_context:
             function(*args, **kwargs)
 
     stops = _early_stop[-1] if _early_stop else early_stop
-    run = _Recomputation(again, (args, kwargs), determinism_check == "default", stops)
+    run = _Recomputation(rerun, (args, kwargs), determinism_check == "default", stops)
     with saved_tensors_hooks(run.pack, run.unpack), first_context:
         result = function(*args, **kwargs)
         run.complete = True

@@ -156,7 +156,7 @@ def load(
     if is_standalone:
         return path
     if is_python_module:
-        return _imported(name, path)
+        return _import_extension(name, path)
     ops.load_library(path)
     return path
 
@@ -229,7 +229,7 @@ class Options:
     def for_cxx(self) -> list[str]:
         """Return the options without include folders and definitions, which setuptools takes separately."""
         optimize = [] if any(f.startswith("-O") for f in self.cxx) else ["-O2"]
-        return [*_standard(self.cxx), *_HOST, *optimize, *self.cxx]
+        return [*_standard_option(self.cxx), *_HOST, *optimize, *self.cxx]
 
     def compiling(self, source: str, made: str) -> list[str]:
         """Return the command that compiles one file."""
@@ -241,7 +241,7 @@ class Options:
         host = [f"-Xcompiler={f}" for f in _HOST]
         return [
             _nvcc(),
-            *_standard(self.nvcc),
+            *_standard_option(self.nvcc),
             *host,
             "--expt-relaxed-constexpr",
             *_architectures(self.nvcc),
@@ -257,7 +257,7 @@ def _is_cuda(source: str) -> bool:
     return source.endswith((".cu", ".cuh"))
 
 
-def _standard(given: Sequence[str]) -> list[str]:
+def _standard_option(given: Sequence[str]) -> list[str]:
     return [] if any(f.startswith("-std=") for f in given) else [f"-std={STANDARD}"]
 
 
@@ -322,7 +322,7 @@ class _Build(Jobs):
 _loaded: dict[str, tuple[str, Any]] = {}  # modules by path, with the digest of the file
 
 
-def _imported(name: str, path: str) -> Any:
+def _import_extension(name: str, path: str) -> Any:
     """Import the extension module in a library. A rebuilt library is copied to a new file, since Python loads a file only once."""
     mark = hashlib.sha256(Path(path).read_bytes()).hexdigest()
     known = _loaded.get(path)

@@ -74,7 +74,7 @@ def _boxes(model: Module, args: tuple) -> tuple[list[Box], dict[Box, list[Box]]]
         sources[value] = [found[-1]]
     layers: dict[str, Box] = {}
     for node in graph.nodes():
-        before = list(dict.fromkeys(box for value in _read(node) for box in sources[value]))
+        before = list(dict.fromkeys(box for value in _values_read(node) for box in sources[value]))
         call = next((name for name in node.scopeName().split("/") if name in calls and _is_one(calls[name])), None)
         tensors = any(map(_is_tensor, node.outputs()))
         if node.kind().startswith("prim::") and not (call is not None and tensors and before):
@@ -99,7 +99,7 @@ def _boxes(model: Module, args: tuple) -> tuple[list[Box], dict[Box, list[Box]]]
     for i, value in enumerate(graph.outputs()):
         ends.append(_box("output" if i == 0 else f"output {i}"))
         read[ends[-1]] = list(dict.fromkeys(sources[value]))
-    return _needed([*found, *ends], ends, read), read
+    return _reachable_boxes([*found, *ends], ends, read), read
 
 
 def _is_one(module: Module) -> bool:
@@ -107,19 +107,19 @@ def _is_one(module: Module) -> bool:
     return isinstance(module, MultiheadAttention) or not any(True for _ in module.children())
 
 
-def _read(node: Any) -> Iterator[Any]:
+def _values_read(node: Any) -> Iterator[Any]:
     """Yield the values that a node reads, and those read in the blocks inside it."""
     yield from node.inputs()
     for block in node.blocks():
         for inner in block.nodes():
-            yield from _read(inner)
+            yield from _values_read(inner)
 
 
 def _is_tensor(value: Any) -> bool:
     return value.type().kind() == "TensorType"
 
 
-def _needed(boxes: list[Box], ends: list[Box], read: dict[Box, list[Box]]) -> list[Box]:
+def _reachable_boxes(boxes: list[Box], ends: list[Box], read: dict[Box, list[Box]]) -> list[Box]:
     """Return the boxes that lead to an output."""
     kept: set[Box] = set()
     waiting = [end for end in ends if read[end]]

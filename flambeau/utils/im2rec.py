@@ -168,7 +168,7 @@ def _make_record(path: str, options: argparse.Namespace) -> int:
     entries = list(read_list(path))
     written = 0
     with MXIndexedRecordIO(f"{stem}.idx", f"{stem}.rec", "w") as record:
-        for entry, data in Progress(_packed(entries, options), os.path.basename(stem), total=len(entries)):
+        for entry, data in Progress(_pack_records(entries, options), os.path.basename(stem), total=len(entries)):
             if isinstance(data, bytes):
                 record.write_idx(entry.number, data)
                 written += 1
@@ -178,7 +178,7 @@ def _make_record(path: str, options: argparse.Namespace) -> int:
     return len(entries) - written
 
 
-def _packed(entries: list[Entry], options: argparse.Namespace) -> Iterator[tuple[Entry, bytes | Exception]]:
+def _pack_records(entries: list[Entry], options: argparse.Namespace) -> Iterator[tuple[Entry, bytes | Exception]]:
     """Yield records in the list's order, encoded by several threads slightly ahead of the writer."""
     with ThreadPoolExecutor(max(options.num_thread, 1)) as pool:
         ahead: deque = deque()
@@ -204,12 +204,12 @@ def pack_entry(entry: Entry, options: argparse.Namespace) -> bytes:
     with open(os.path.join(options.root, entry.path), "rb") as file:
         data = file.read()
     if not options.pass_through:
-        image = _resized(with_color(decode(data), options.color), options)
+        image = _resize(with_color(decode(data), options.color), options)
         data = encode_image(image, options.quality, options.encoding)
     return pack(IRHeader(0, label, entry.number, 0), data)
 
 
-def _resized(image: Any, options: argparse.Namespace) -> Any:
+def _resize(image: Any, options: argparse.Namespace) -> Any:
     width, height = image.size
     if options.center_crop:
         edge = min(width, height)

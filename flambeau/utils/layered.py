@@ -37,9 +37,9 @@ def picture(
 ) -> svg.Drawing:
     """Draw boxes in layers, and an arrow along each edge (source, target)."""
     given = set(edges)
-    layers = _layered(boxes, edges)
+    layers = _make_layers(boxes, edges)
     _order(layers)
-    _place(layers, _MARGIN + (24 if title else 0))
+    _place_layers(layers, _MARGIN + (24 if title else 0))
     every = [box for layer in layers for box in layer]
     width = max((b.x + max(b.width / 2, 14 + 6 * len(b.label)) for b in every), default=0.0) + _MARGIN
     height = max((b.y + b.height + (18 if b.label else 0) for b in every), default=0.0) + _MARGIN
@@ -55,15 +55,15 @@ def picture(
     parts = [svg.element("defs", svg.element("marker", tip, id="tip", **marker))]
     if title:
         parts.append(svg.text(_MARGIN, 24, title, font_size=15, font_weight="bold"))
-    parts += [_edge(box, end, given) for box in every if box.title for end in box.below]
-    parts += [_drawn(box) for box in every if box.title]
+    parts += [_edge_svg(box, end, given) for box in every if box.title for end in box.below]
+    parts += [_box_svg(box) for box in every if box.title]
     return svg.document(max(width, len(title) * 9.5 + 2 * _MARGIN), height, parts, font=font, size=_TITLE)
 
 
 # -- layers -----------------------------------------------------------------------------------------------------------------
 
 
-def _layered(boxes: Sequence[Box], edges: Sequence[tuple[Box, Box]]) -> list[list[Box]]:
+def _make_layers(boxes: Sequence[Box], edges: Sequence[tuple[Box, Box]]) -> list[list[Box]]:
     """Return layers with every box below all its sources; in a cycle, the edges to the box that comes first point upwards."""
     readers: dict[Box, list[Box]] = {box: [] for box in boxes}
     sources: dict[Box, list[Box]] = {box: [] for box in boxes}
@@ -125,15 +125,15 @@ def _connect(start: Box, end: Box, layers: list[list[Box]]) -> None:
 def _order(layers: list[list[Box]]) -> None:
     """Sort each layer by the centres of connected boxes, down and up again, so that few edges cross."""
     for layer in layers:
-        _number(layer)
+        _number_boxes(layer)
     for sweep in range(_SWEEPS):
         down = sweep % 2 == 0
         for layer in layers if down else reversed(layers):
             layer.sort(key=lambda box: _mean([b.place for b in (box.above if down else box.below)], box.place))
-            _number(layer)
+            _number_boxes(layer)
 
 
-def _number(layer: list[Box]) -> None:
+def _number_boxes(layer: list[Box]) -> None:
     for i, box in enumerate(layer):
         box.place = i
 
@@ -141,7 +141,7 @@ def _number(layer: list[Box]) -> None:
 # -- coordinates --------------------------------------------------------------------------------------------------------------
 
 
-def _place(layers: list[list[Box]], y: float) -> None:
+def _place_layers(layers: list[list[Box]], y: float) -> None:
     for layer in layers:
         height = max((box.height for box in layer), default=0.0)
         for box in layer:
@@ -152,14 +152,14 @@ def _place(layers: list[list[Box]], y: float) -> None:
     for sweep in range(2 * _SWEEPS):
         down = sweep % 2 == 0
         for layer in layers if down else reversed(layers):
-            _spread(layer, [_wish(box, box.above if down else box.below) for box in layer])
+            _spread(layer, [_preferred_position(box, box.above if down else box.below) for box in layer])
     left = min((box.x - box.width / 2 for layer in layers for box in layer), default=0.0)
     for layer in layers:
         for box in layer:
             box.x += _MARGIN - left
 
 
-def _wish(box: Box, near: list[Box]) -> float:
+def _preferred_position(box: Box, near: list[Box]) -> float:
     """Return the preferred position of a box: the centre of the boxes it is connected with, of bends only if there are no others."""
     return _mean([b.x for b in near if b.title] or [b.x for b in near], box.x)
 
@@ -198,7 +198,7 @@ def _distance(layer: list[Box], index: int) -> float:
 # -- SVG ----------------------------------------------------------------------------------------------------------------------
 
 
-def _edge(start: Box, end: Box, edges: set[tuple[Box, Box]]) -> str:
+def _edge_svg(start: Box, end: Box, edges: set[tuple[Box, Box]]) -> str:
     first, path = start, [f"M{start.x:.1f} {start.y + start.height:.1f}"]
     while True:
         y0, y1 = start.y + start.height, end.y
@@ -213,7 +213,7 @@ def _edge(start: Box, end: Box, edges: set[tuple[Box, Box]]) -> str:
     return svg.element("path", d="".join(path), fill="none", stroke=_EDGE, **heads)
 
 
-def _drawn(box: Box) -> str:
+def _box_svg(box: Box) -> str:
     parts = [
         svg.rect(box.x - box.width / 2, box.y, box.width, box.height, rx=5, fill=box.fill, stroke=box.stroke),
         svg.text(box.x, box.y + _PADDING / 2 + 0.75 * _LINE, box.title, text_anchor="middle", font_weight="bold"),

@@ -106,7 +106,7 @@ def path_of(namespace: str) -> Path:
 def written(namespace: str) -> str:
     """Return the stub of a namespace; the root is called ""."""
     module = importlib.import_module(f"flambeau.{namespace}" if namespace else "flambeau")
-    rooms, known = _rooms(module, namespace), dict(_imports(module)) if namespace in PASSING_ON else {}
+    rooms, known = _submodules(module, namespace), dict(_imports(module)) if namespace in PASSING_ON else {}
     lines = [f"from . import {name} as {name}" for name in rooms]
     lines += [
         _member(module, name, getattr(module, name), known.get(name, ""))
@@ -116,7 +116,7 @@ def written(namespace: str) -> str:
     imports = sorted(line for line in lines if line and line.startswith("from "))
     others = [line for line in lines if line and not line.startswith("from ")]
     dots = _relative(module, "flambeau")
-    return _headed(dots, [*imports, "", *others])
+    return _with_imports(dots, [*imports, "", *others])
 
 
 def of_switches(name: str) -> str:
@@ -129,7 +129,7 @@ def of_switches(name: str) -> str:
             getter = inspect.signature(found.fget).return_annotation
             setter = list(inspect.signature(found.fset).parameters.values())[1].annotation if found.fset else getter
             own[switch] = {getter, setter}
-    return _headed("..", [*lines, *(f"{n}: {_type(' | '.join(sorted(said)))}" for n, said in own.items())])
+    return _with_imports("..", [*lines, *(f"{n}: {_type(' | '.join(sorted(said)))}" for n, said in own.items())])
 
 
 def of_moved(name: str) -> str:
@@ -137,7 +137,7 @@ def of_moved(name: str) -> str:
     home = MOVED[name]
     found = vars(importlib.import_module(f"flambeau.{home}"))
     names = PARTS.get(home, {}).get(name) or [n for n, v in sorted(found.items()) if _is_own(n, v)]
-    return _headed("", [f"from {'.' * (name.count('.') + 1)}{home} import {n} as {n}" for n in names])
+    return _with_imports("", [f"from {'.' * (name.count('.') + 1)}{home} import {n} as {n}" for n in names])
 
 
 def _is_own(name: str, value: Any) -> bool:
@@ -151,7 +151,7 @@ def _is_own(name: str, value: Any) -> bool:
     )
 
 
-def _headed(core: str, lines: list[str]) -> str:
+def _with_imports(core: str, lines: list[str]) -> str:
     """Return the text of a stub: the imports that it uses, then these lines."""
     used = set(re.findall(r"\w+", "\n".join(lines)))
     kept: list[str] = []
@@ -179,7 +179,7 @@ def _names(module: ModuleType, namespace: str) -> list[str]:
     return sorted(found - {"torch"})
 
 
-def _rooms(module: ModuleType, namespace: str) -> list[str]:
+def _submodules(module: ModuleType, namespace: str) -> list[str]:
     """Return the public submodules of a package; for the root all of them, which are imported on first use."""
     if not hasattr(module, "__path__"):
         return []

@@ -195,12 +195,12 @@ class MXRecordIO:
 
     def read_at(self, place: int) -> bytes:
         """Return the record that starts at this byte of the file."""
-        self._move_to(place)
+        self._seek(place)
         data = self.read()
-        assert data is not None  # _move_to refuses places at the end
+        assert data is not None  # _seek refuses places at the end
         return data
 
-    def _move_to(self, place: int) -> None:
+    def _seek(self, place: int) -> None:
         self._check(writing=False, fresh=True)
         if place > os.fstat(self.handle.fileno()).st_size - 8:
             raise RuntimeError(f"{self.uri}: a record is said to be at byte {place}, after the end of the file")
@@ -260,7 +260,7 @@ class MXIndexedRecordIO(MXRecordIO):
         """Move to the record with this key, which the next `read` returns."""
         if idx not in self.idx:
             raise KeyError(f"{self.idx_path} has no record {idx!r}")
-        self._move_to(self.idx[idx])
+        self._seek(self.idx[idx])
 
     def tell(self) -> int:
         """Return the offset at which the next record will be written."""

@@ -23,7 +23,7 @@ from ._pytree import tree_leaves, tree_map_only
 
 SAC_IGNORED_OPS = {aten.detach.default}  # checkpointing itself detaches, not as often in the second run
 
-_AGAIN = (
+_CAUSE = (
     "This can happen if the operations in the checkpointed region are nondeterministic or depend on global state that"
     " changed between forward and backward."
 )
@@ -42,7 +42,7 @@ class CheckpointPolicy(enum.Enum):
     PREFER_CPU_OFFLOAD = 5
 
 
-_SAVES = (True, CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE)
+_SAVING_POLICIES = (True, CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE)
 
 
 class SelectiveCheckpointContext:
@@ -84,7 +84,7 @@ class _KeptTensor:
         return self.tensor.detach().requires_grad_(self.requires_grad)
 
 
-class _Kept:
+class _KeptResult:
     """The result of one call, and which of its arguments the call saved for its gradient, in their order."""
 
     def __init__(self, result: Any, saved_arguments: list[int]) -> None:
@@ -99,7 +99,7 @@ def _tensors(args: tuple, kwargs: dict[str, Any]) -> list[Tensor]:
     return [v for v in tree_leaves((args, kwargs)) if isinstance(v, Tensor)]
 
 
-def _place(tensor: Tensor, among: list[Tensor]) -> int | None:
+def _index_among(tensor: Tensor, among: list[Tensor]) -> int | None:
     """Return the index of a tensor among others: the same object, or one over the same memory. None if it is not there."""
     for place, other in enumerate(among):
         same = tensor is other or (
@@ -136,17 +136,17 @@ class _FirstRun(TorchDispatchMode):
         with saved_tensors_hooks(hold, _Saved.get):
             result = func(*args, **kwargs)
         answer = self.policy(SelectiveCheckpointContext(is_recompute=False, op_output=result), func, *args, **kwargs)
-        keep = answer in _SAVES
+        keep = answer in _SAVING_POLICIES
         places = []
         for one in saved:
-            place = _place(one.packed, given) if keep else None
+            place = _index_among(one.packed, given) if keep else None
             if place is not None:
                 places.append(place)
             if place is not None or not keep:
                 one.pack(*outer)
             else:  # of the result, or found on the way to it
                 one.packed = one.packed.detach()
-        self.storage[func].append(_Kept(result, places) if keep else None)
+        self.storage[func].append(_KeptResult(result, places) if keep else None)
         return result
 
 
@@ -175,27 +175,27 @@ class _SecondRun(TorchDispatchMode):
             pack(given[place])
         return result
 
-    def _next(self, func: Any) -> _Kept | None:
+    def _next(self, func: Any) -> _KeptResult | None:
         calls, number = self.storage.get(func), self.used[func]
         self.used[func] += 1
         if calls is None:
-            raise RuntimeError(f"{func} encountered during backward but not found in storage. {_AGAIN}")
+            raise RuntimeError(f"{func} encountered during backward but not found in storage. {_CAUSE}")
         if number >= len(calls):
             raise RuntimeError(
-                f"{func} invocation index {number} encountered during backward but not found in storage. {_AGAIN}"
+                f"{func} invocation index {number} encountered during backward but not found in storage. {_CAUSE}"
             )
         kept = calls[number]
-        if kept is _USED:
+        if kept is _USED_UP:
             raise RuntimeError(
                 "Trying to backward an extra time. You are only allowed to backward once on any region computed under"
                 " selective activation checkpoint."
             )
         if kept is not None:
-            calls[number] = _USED
+            calls[number] = _USED_UP
         return kept
 
 
-_USED: Any = object()
+_USED_UP: Any = object()
 
 
 def create_selective_checkpoint_contexts(policy_fn_or_list: Any, allow_cache_entry_mutation: bool = False) -> tuple[Any, ...]:  # fmt: skip

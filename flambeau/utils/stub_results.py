@@ -53,7 +53,7 @@ def forms(
     if annotation == "Any" and op is not None and op.aten_name in ALL:
         annotation = "NamedResult"
     results = re.split(r" \| (?![^\[]*\])", annotation) if isinstance(annotation, str) else []
-    deciding = _deciding(parameters) if len(results) > 1 and "None" not in results else []
+    deciding = _deciding_parameters(parameters) if len(results) > 1 and "None" not in results else []
     if len(results) == 2 and [p.kind for p in parameters] == [inspect.Parameter.VAR_POSITIONAL]:
         one = inspect.Parameter("__one", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation="Tensor")
         return [([one], results[0]), (parameters, results[1])]
@@ -66,22 +66,22 @@ def forms(
     for chosen in choices:
         result = results[sum(chosen) if flags else chosen[0]]
         decided = dict(zip((p.name for p in deciding), chosen, strict=True))
-        found += [(form, result) for form in _orders([_decided(p, decided.get(p.name)) for p in parameters], decided)]
+        found += [(form, result) for form in _orders([_fixed(p, decided.get(p.name)) for p in parameters], decided)]
     if flags:
         found.append((parameters, annotation))  # not known before the call
     if op is not None and "dim" in decided:
-        found += _further_forms(op, parameters, results)
+        found += _further_overloads(op, parameters, results)
     return found
 
 
-def _deciding(parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
+def _deciding_parameters(parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
     """Return the parameters that determine the result type: flags for further results, else optional parameters, else other flags."""
     flags = [p for p in parameters if p.default is False]
     asking = [p for p in flags if p.name.startswith("return_")]
     return asking or [p for p in parameters if p.default is None and p.name != "out"] or flags
 
 
-def _decided(p: inspect.Parameter, given: bool | None) -> inspect.Parameter:
+def _fixed(p: inspect.Parameter, given: bool | None) -> inspect.Parameter:
     """Return a parameter for an overload in which it is given (or set) or not; unchanged for None."""
     if given is None:
         return p
@@ -100,23 +100,23 @@ def _orders(parameters: list[inspect.Parameter], decided: dict[str, bool]) -> It
     )
     if optional and parameters[given[-1]].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD:
         yield [p.replace(default=_EMPTY) if i < given[-1] else p for i, p in enumerate(parameters)]
-        yield _by_name(parameters, given[0])
+        yield _keyword_only(parameters, given[0])
     else:
         yield parameters
 
 
-def _by_name(parameters: list[inspect.Parameter], first: int) -> list[inspect.Parameter]:
+def _keyword_only(parameters: list[inspect.Parameter], first: int) -> list[inspect.Parameter]:
     """Return the parameters with those from `first` on as keyword-only."""
     return [p.replace(kind=p.KEYWORD_ONLY) if i >= first else p for i, p in enumerate(parameters)]
 
 
-def _further_forms(
+def _further_overloads(
     op: Op, parameters: list[inspect.Parameter], results: list[str]
 ) -> Iterator[tuple[list[inspect.Parameter], str]]:
     """Yield further overloads: a dimension under NumPy's name, and another tensor in its place if PyTorch has that."""
     place = next(i for i, p in enumerate(parameters) if p.name == "dim")
     axis = parameters[place].replace(name="axis", annotation="int | str", default=_EMPTY)
-    yield _by_name([*parameters[:place], axis, *parameters[place + 1 :]], place), results[1]
+    yield _keyword_only([*parameters[:place], axis, *parameters[place + 1 :]], place), results[1]
     if "other" in overloads_of(op.aten_name):
         other = axis.replace(name="other", annotation="Tensor")
         yield [*parameters[:place], other, *(p for p in parameters if p.name == "out")], results[0]

@@ -96,7 +96,7 @@ def _count(parameters: Any) -> int:
 
 
 # -- running the network ----------------------------------------------------------------------------------------------
-class _Watcher:
+class _CallRecorder:
     """Hooks on all modules, which record every call."""
 
     def __init__(self, model: Module):
@@ -105,10 +105,10 @@ class _Watcher:
         self.stack: list[LayerInfo] = []
         self.handles: list[Any] = []
         for module in model.modules():
-            self.handles.append(module.register_forward_pre_hook(self._enter, with_kwargs=True, prepend=True))
-            self.handles.append(module.register_forward_hook(self._leave, with_kwargs=True))
+            self.handles.append(module.register_forward_pre_hook(self._begin_call, with_kwargs=True, prepend=True))
+            self.handles.append(module.register_forward_hook(self._end_call, with_kwargs=True))
 
-    def _enter(self, module: Module, args: Any, kwargs: Any) -> None:
+    def _begin_call(self, module: Module, args: Any, kwargs: Any) -> None:
         if not self.stack:
             self.stack.append(self.root)
             return
@@ -117,7 +117,7 @@ class _Watcher:
         parent.children.append(info)
         self.stack.append(info)
 
-    def _leave(self, module: Module, args: Any, kwargs: Any, output: Any) -> None:
+    def _end_call(self, module: Module, args: Any, kwargs: Any, output: Any) -> None:
         self.stack.pop().record((args, kwargs), output)
 
     def remove(self) -> None:
@@ -181,7 +181,7 @@ def _make_inputs(
 
 
 def _run(model: Module, args: tuple, kwargs: dict[str, Any]) -> LayerInfo:
-    watcher = _Watcher(model)
+    watcher = _CallRecorder(model)
     try:
         with no_grad():
             model(*args, **kwargs)

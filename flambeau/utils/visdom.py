@@ -69,7 +69,7 @@ def provide(package: Path, version: str) -> list[str]:
         raise RuntimeError(f"visdom's page needs {len(missing)} scripts that npm provides: install npm, then try again")
     with tempfile.TemporaryDirectory() as place:
         for source in dict.fromkeys(entry[0] for entry in missing):
-            folder = _unpacked(source, Path(place))
+            folder = _download_package(source, Path(place))
             for _, name, target in (entry for entry in missing if entry[0] == source):
                 (static / target).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(folder / name, static / target)
@@ -77,7 +77,7 @@ def provide(package: Path, version: str) -> list[str]:
     return [entry[2] for entry in missing]
 
 
-def _unpacked(source: str, place: Path) -> Path:
+def _download_package(source: str, place: Path) -> Path:
     """Return the folder of one npm package, downloaded and unpacked below `place`."""
     command = ["npm", "pack", "--silent", source]
     answer = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)

@@ -28,7 +28,7 @@ class Places:
         self.together = together
 
 
-def _lined_up(level: Level, indices: Indices, rank: int) -> list[Tensor | None]:
+def _align_indices(level: Level, indices: Indices, rank: int) -> list[Tensor | None]:
     """Return index tensors with the batch in front of `rank` dimensions."""
     result: list[Tensor | None] = []
     for i in indices:
@@ -51,14 +51,14 @@ def index(level: Level, function: Any, input: Tensor, indices: Indices) -> Any:
     if not any(level.owns(i) for i in indices):
         result = indexing.index(level.front(input), [None, *indices])
         return level.wrap(result, 0 if places.together else rank)
-    lined = _lined_up(level, indices, rank)
+    lined = _align_indices(level, indices, rank)
     if not level.owns(input):
         return level.wrap(indexing.index(input, lined), places.first)
     result = indexing.index(level.front(input), [_batch_numbers(level, rank), *lined])
-    return level.wrap(_picked_to(result, rank, places.first))
+    return level.wrap(_move_picked(result, rank, places.first))
 
 
-def _picked_to(result: Tensor, rank: int, first: int) -> Tensor:
+def _move_picked(result: Tensor, rank: int, first: int) -> Tensor:
     """Move the picked dimensions of (B, picked, others) to their place."""
     if first == 0 or rank == 0:
         return result
@@ -76,7 +76,7 @@ def index_put(
     target, filling = level.full(input), level.full(spread)
     if first and rank:
         filling = filling.movedim(tuple(range(1 + first, 1 + first + rank)), tuple(range(1, 1 + rank)))
-    whole: list = [_batch_numbers(level, rank), *_lined_up(level, indices, rank)]
+    whole: list = [_batch_numbers(level, rank), *_align_indices(level, indices, rank)]
     return level.wrap(indexing.index_put_prepared(target, whole, filling, accumulate))
 
 

@@ -29,8 +29,8 @@ def solve(level: Level, function: Any, A: Tensor, B: Tensor, *, left: bool = Tru
     """Batching rule of linear solvers: a vector as right side stays a vector, which a batch of vectors must not look like."""
     is_vector = len(B.shape) == 1 or (len(B.shape) == len(A.shape) - 1 and B.shape == A.shape[:-1])
     rank = 1 + max(len(A.shape), len(B.shape) + is_vector)
-    right = _of_rank(level.full(B).unsqueeze(-1) if is_vector else level.full(B), rank)
-    result = function(_of_rank(level.full(A), rank), right, left=left, **options)
+    right = _pad_rank(level.full(B).unsqueeze(-1) if is_vector else level.full(B), rank)
+    result = function(_pad_rank(level.full(A), rank), right, left=left, **options)
     if is_vector:
         result = (result[0].squeeze(-1), *result[1:]) if isinstance(result, tuple) else result.squeeze(-1)
     return level.wrap(result)
@@ -51,14 +51,14 @@ def matmul(level: Level, function: Any, input: Tensor, other: Tensor) -> Any:
         return level.wrap(product(input, level.front(other)))
     a = level.front(input) if ranks[0] > 1 else level.front(input).unsqueeze(-2)
     b = level.front(other) if ranks[1] > 1 else level.front(other).unsqueeze(-1)
-    a = _of_rank(a, 1 + ranks[1]) if level.owns(input) else a
-    result = product(a, _of_rank(b, 1 + ranks[0]) if level.owns(other) else b)
+    a = _pad_rank(a, 1 + ranks[1]) if level.owns(input) else a
+    result = product(a, _pad_rank(b, 1 + ranks[0]) if level.owns(other) else b)
     if ranks[1] == 1:
         result = result.squeeze(-1)
     return level.wrap(result.squeeze(-1 if ranks[1] == 1 else -2) if ranks[0] == 1 else result)
 
 
-def _of_rank(t: Tensor, rank: int) -> Tensor:
+def _pad_rank(t: Tensor, rank: int) -> Tensor:
     """Insert dimensions of size one behind the batch's, which must not meet a dimension of the other operand."""
     return t.reshape(t.shape[0], *(1,) * (rank - len(t.shape)), *t.shape[1:])
 
@@ -68,7 +68,7 @@ def _check_inner(a: Tensor, b: Tensor) -> None:
         raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({list(a.shape)} and {list(b.shape)})")
 
 
-def _of_ranks(ranks: tuple[int, int], level: Level, function: Any, input: Tensor, other: Tensor) -> Any:
+def _product_rule(ranks: tuple[int, int], level: Level, function: Any, input: Tensor, other: Tensor) -> Any:
     """Batching rule of products of tensors with these numbers of dimensions."""
     given = len(input.shape), len(other.shape)
     if given != ranks:
@@ -79,7 +79,7 @@ def _of_ranks(ranks: tuple[int, int], level: Level, function: Any, input: Tensor
 
 
 for _product, _ranks in ((matmuls.mm, (2, 2)), (matmuls.bmm, (3, 3)), (matmuls.mv, (2, 1)), (matmuls.dot, (1, 1))):
-    rule(_product)(functools.partial(_of_ranks, _ranks))
+    rule(_product)(functools.partial(_product_rule, _ranks))
 
 
 @rule(sums.addmm)

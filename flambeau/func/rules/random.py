@@ -17,7 +17,7 @@ _MASKS, _NOISE, _CHANNELS = ("mask", "channel mask"), ("noise", "channel noise")
 @kind_rule("random")
 def random(level: Level, function: Any, op: Op, args: tuple, kwargs: dict) -> Any:
     batched = any(level.owns(x) for x in tensors_in((args, kwargs)))
-    if _is_quiet(function, op, args, kwargs):
+    if _draws_nothing(function, op, args, kwargs):
         return (
             level.wrap(function(args[0]._value, *args[1:], **kwargs), args[0]._hidden)
             if batched
@@ -25,11 +25,11 @@ def random(level: Level, function: Any, op: Op, args: tuple, kwargs: dict) -> An
         )
     if level.randomness == "error":
         level.refuse_randomness(op.name)
-    draw = _same if level.randomness == "same" else _different
+    draw = _run_same if level.randomness == "same" else _run_different
     return draw(level, function, op, args, kwargs, batched)
 
 
-def _is_quiet(function: Any, op: Op, args: tuple, kwargs: dict) -> bool:
+def _draws_nothing(function: Any, op: Op, args: tuple, kwargs: dict) -> bool:
     """Return whether a call draws nothing, as dropout in evaluation."""
     if op.batching not in _MASKS and op.batching not in _NOISE:
         return False
@@ -37,7 +37,7 @@ def _is_quiet(function: Any, op: Op, args: tuple, kwargs: dict) -> bool:
     return not given.get("training", given.get("train", True))
 
 
-def _same(level: Level, function: Any, op: Op, args: tuple, kwargs: dict, batched: bool) -> Any:
+def _run_same(level: Level, function: Any, op: Op, args: tuple, kwargs: dict, batched: bool) -> Any:
     if not batched:
         return function(*args, **kwargs)
     if op.batching == "like":
@@ -50,11 +50,11 @@ def _same(level: Level, function: Any, op: Op, args: tuple, kwargs: dict, batche
         level.front(args[0]).copy_(drawn)
         return args[0]
     if op.batching in _NOISE and not op.in_place:
-        return _repeated(level, function, op.name, args, kwargs)
+        return _run_repeated(level, function, op.name, args, kwargs)
     level.refuse_randomness(op.name)
 
 
-def _repeated(level: Level, function: Any, name: str, args: tuple, kwargs: dict) -> Any:
+def _run_repeated(level: Level, function: Any, name: str, args: tuple, kwargs: dict) -> Any:
     """Run a function for one batch element after the other, each with the random numbers of the first."""
     start, results = default_generator.get_state(), []
     for i in range(level.size):
@@ -63,7 +63,7 @@ def _repeated(level: Level, function: Any, name: str, args: tuple, kwargs: dict)
     return level.joined(results, name)
 
 
-def _different(level: Level, function: Any, op: Op, args: tuple, kwargs: dict, batched: bool) -> Any:
+def _run_different(level: Level, function: Any, op: Op, args: tuple, kwargs: dict, batched: bool) -> Any:
     if op.batching == "new" and not any(isinstance(a, Tensor) for a in (*args, *kwargs.values())):
         if "size" in kwargs:
             kwargs = {**kwargs, "size": (level.size, *kwargs["size"])}

@@ -37,10 +37,10 @@ def reduction(
     """Batching rule of reductions: reduce over dimensions after the batch dimension."""
     options = {k: kwargs.pop(k) for k in ("dtype",) if k in kwargs}
     dim, keepdim = read_aliases(function.__name__, dim, keepdim, kwargs)
-    return _reduced(level, function, input, dim, bool(keepdim), options)
+    return _reduce_rows(level, function, input, dim, bool(keepdim), options)
 
 
-def _reduced(level: Level, function: Any, input: BatchedTensor, dim: Any, keepdim: bool, options: dict) -> Any:
+def _reduce_rows(level: Level, function: Any, input: BatchedTensor, dim: Any, keepdim: bool, options: dict) -> Any:
     rank, value, name = len(input.shape), level.front(input), function.__name__
     everything = dim is None or (isinstance(dim, (tuple, list)) and not dim and name not in ("any", "all"))
     if rank == 0:

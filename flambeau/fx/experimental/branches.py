@@ -13,7 +13,7 @@ from ...core.tensor import Tensor
 from ...utils import _pytree as pytree
 
 
-class _Piece:
+class _BranchRecording:
     """Recording of one branch of a conditional."""
 
     def __init__(self, outer: Any, function: Callable, leaves: list[Any], shape: Any) -> None:
@@ -43,8 +43,8 @@ class _Piece:
 class Choice:
     """A recorded conditional: the recordings of both branches, the tensors they capture, and the names of their operands."""
 
-    yes: _Piece
-    no: _Piece
+    yes: _BranchRecording
+    no: _BranchRecording
     lifted: list[Tensor]
     names: list[str] | None
 
@@ -52,7 +52,7 @@ class Choice:
 def record(recorder: Any, op: Any, pred: Tensor, true_fn: Callable, false_fn: Callable, operands: tuple) -> Any:
     """Record a conditional while the recorder is off; return the result of the branch taken."""
     leaves, shape = pytree.tree_flatten(operands)
-    yes, no = (_Piece(recorder, function, leaves, shape) for function in (true_fn, false_fn))
+    yes, no = (_BranchRecording(recorder, function, leaves, shape) for function in (true_fn, false_fn))
     for first, second in [
         (len(yes.outputs), len(no.outputs)),
         *((a.shape, b.shape) for a, b in zip(yes.outputs, no.outputs)),
@@ -69,12 +69,12 @@ def record(recorder: Any, op: Any, pred: Tensor, true_fn: Callable, false_fn: Ca
     results = tuple(chosen.outputs)
     if flambeau.is_grad_enabled() and any(t.requires_grad for t in sources):
         call = (op, pred, true_fn, false_fn, shape, len(leaves))
-        results = _Choice.apply(call, results, *sources)
+        results = _ConditionalFunction.apply(call, results, *sources)
     recorder.write(op, choice, ((recorder.held(pred), *given), {}), results)
     return pytree.tree_unflatten(list(results), chosen.out_shape)
 
 
-class _Choice(Function):
+class _ConditionalFunction(Function):
     """Autograd function of a recorded conditional; its backward is a conditional between the derivatives of the branches."""
 
     @staticmethod

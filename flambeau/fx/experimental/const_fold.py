@@ -115,14 +115,14 @@ def _replace_call(gm: GraphModule, call: Node, result: Any, values: dict[Node, A
         user.kwargs = map_arg(user.kwargs, lambda n: result if n is call else n)
 
 
-def _does_more(module: GraphModule) -> bool:
+def _has_effects(module: GraphModule) -> bool:
     """Return whether running the module has effects besides its result."""
     for node in module.graph.nodes:
         if node.op == "call_function" and node.is_impure():
             return True
         if node.op == "call_module":
             inner = module.get_submodule(node.target)
-            if isinstance(inner, GraphModule) and _does_more(inner):
+            if isinstance(inner, GraphModule) and _has_effects(inner):
                 return True
     return False
 
@@ -136,7 +136,7 @@ def _constant_nodes(module: GraphModule, skip: Callable[[Node], bool] | None) ->
             continue
         if node.op == "call_module":
             inner = module.get_submodule(node.target)
-            if isinstance(inner, GraphModule) and _does_more(inner):
+            if isinstance(inner, GraphModule) and _has_effects(inner):
                 continue
         found.add(node)
     return found
@@ -158,7 +158,7 @@ def split_const_subgraphs(
             setattr(split, name, child)
     folded_name = get_unique_attr_name_in_module(traced, "_FX_CONST_FOLDED_ATTRS")
     call = next(n for n in split.graph.nodes if n.op == "call_module" and n.target == "submod_0")
-    graph = _without_inputs(GraphModule(split, constants.graph), call.args)
+    graph = _replace_inputs(GraphModule(split, constants.graph), call.args)
     several = isinstance(graph.output_node().args[0], tuple)
     setattr(split, folded_name, nn.ParameterList() if several else nn.Parameter(Tensor()))
     with split.graph.inserting_before(call):
@@ -171,7 +171,7 @@ def split_const_subgraphs(
     return FoldedGraphModule(split, split.graph, graph, folded_name, device_for_folded_attrs)
 
 
-def _without_inputs(module: GraphModule, given: tuple) -> Graph:
+def _replace_inputs(module: GraphModule, given: tuple) -> Graph:
     """Replace the inputs of a graph by nodes that read the attributes passed for them."""
     inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
     for node, attribute in zip(inputs, given):

@@ -58,7 +58,7 @@ def expand_to_tensor_dim(t: Any, n: int) -> TensorType:
     return t
 
 
-def _taken(n: Node) -> Any:
+def _argument_type(n: Node) -> Any:
     """Return the type of a node's argument; an unknown one takes the rank that the node's own type tells."""
     if n.args[0].type == Dyn and isinstance(n.type, TensorType):
         n.args[0].type = expand_to_tensor_dim(Dyn, len(n.type.dims))
@@ -127,7 +127,7 @@ def _transpose(n: Node) -> Any:
 
 @register_inference_rule(flambeau.flatten)
 def _flatten(n: Node) -> Any:
-    before = _taken(n)
+    before = _argument_type(n)
     start = n.kwargs.get("start_dim", n.args[1] if len(n.args) > 1 else 0)
     end = n.kwargs.get("end_dim", n.args[2] if len(n.args) > 2 else -1)
     if before == Dyn:
@@ -154,7 +154,7 @@ def _pair(value: Any) -> tuple:
     return tuple(value) if isinstance(value, (tuple, list)) else (value, value)
 
 
-def _windows(size: Any, module: Any, index: int) -> Any:
+def _window_count(size: Any, module: Any, index: int) -> Any:
     """Return the number of a pooling or convolution module's windows along a dimension; Dyn if its size is unknown."""
     if size == Dyn:
         return Dyn
@@ -173,24 +173,24 @@ def _conv2d(n: Node, module: Any) -> Any:
     own = expand_to_tensor_dim(n.type, 4)
     if not is_consistent(given.dims[1], module.in_channels):
         raise TypeError(f"Cannot apply {module} with input type {given} and existing type {n.type} on {n}")
-    places = (_windows(given.dims[2], module, 0), _windows(given.dims[3], module, 1))
+    places = (_window_count(given.dims[2], module, 0), _window_count(given.dims[3], module, 1))
     return get_greatest_upper_bound(TensorType((given.dims[0], module.out_channels, *places)), own)
 
 
 @register_inference_rule(MaxPool2d)
 def _max_pool2d(n: Node, module: Any) -> Any:
-    given = _taken(n)
+    given = _argument_type(n)
     if given == Dyn:
         return n.type
     if len(given.dims) not in (3, 4):
         raise TypeError(f"Wrong size {given} for {module}")
-    places = (_windows(given.dims[-2], module, 0), _windows(given.dims[-1], module, 1))
+    places = (_window_count(given.dims[-2], module, 0), _window_count(given.dims[-1], module, 1))
     return get_greatest_upper_bound(TensorType((*given.dims[:-2], *places)), n.type)
 
 
 @register_inference_rule(AdaptiveAvgPool2d)
 def _adaptive_avg_pool2d(n: Node, module: Any) -> Any:
-    given = _taken(n)
+    given = _argument_type(n)
     if given == Dyn:
         return n.type
     if len(given.dims) not in (3, 4):
@@ -201,7 +201,7 @@ def _adaptive_avg_pool2d(n: Node, module: Any) -> Any:
 
 @register_inference_rule(Linear)
 def _linear(n: Node, module: Any) -> Any:
-    given = _taken(n)
+    given = _argument_type(n)
     if given == Dyn:
         return n.type
     if not is_consistent(given.dims[-1], module.in_features):
@@ -211,7 +211,7 @@ def _linear(n: Node, module: Any) -> Any:
 
 @register_inference_rule(ReLU)
 def _relu(n: Node, module: Any) -> Any:
-    return get_greatest_upper_bound(_taken(n), n.type)
+    return get_greatest_upper_bound(_argument_type(n), n.type)
 
 
 class GraphTypeChecker:

@@ -44,7 +44,7 @@ def _pydot() -> Any:
     return pydot
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("{", r"\{").replace("}", r"\}")
 
 
@@ -126,10 +126,10 @@ class FxGraphDrawer:
         if node.op == "call_module":
             called = _get_attr(module, node.target)
             constants = [f"{c}: {getattr(called, c)}" for c in getattr(called, "__constants__", ())]
-            label += f"\\n{_escaped(flambeau.typename(called))}\\n|" + r"\n".join(constants) + r"\n"
+            label += f"\\n{_escape(flambeau.typename(called))}\\n|" + r"\n".join(constants) + r"\n"
         else:
             target = node.target if isinstance(node.target, str) else qualified_name(node.target)
-            label += f"|target={_escaped(target)}\\n"
+            label += f"|target={_escape(target)}\\n"
             args, kwargs = self._arguments(node)
             label += self._values(args, "args=(", ")") if args else ""
             label += self._values(kwargs, "kwargs={", "}") if kwargs else ""
@@ -157,8 +157,8 @@ class FxGraphDrawer:
         if not shown:
             return ""
         if len(shown) == 1:
-            return _escaped(f"|{opening}{shown[0]},{closing}")
-        return _escaped(f"|{opening}\\l" + r",\n".join(shown) + rf",\n{closing}\l")
+            return _escape(f"|{opening}{shown[0]},{closing}")
+        return _escape(f"|{opening}\\l" + r",\n".join(shown) + rf",\n{closing}\l")
 
     def _metadata(self, meta: Any) -> str:
         if meta is None:

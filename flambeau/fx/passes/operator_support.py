@@ -34,7 +34,7 @@ def _get_arg_dtype(arg: Node) -> Any:
     return meta.dtype if isinstance(meta, TensorMetadata) else arg.meta["type"]
 
 
-def _fits(argument: Any, dtypes: Any) -> bool:
+def _has_allowed_dtype(argument: Any, dtypes: Any) -> bool:
     return dtypes is None or not isinstance(argument, Node) or _get_arg_dtype(argument) in dtypes
 
 
@@ -56,8 +56,8 @@ class OperatorSupport(OperatorSupportBase):
         if wanted is None:
             return True
         by_position, by_name = wanted
-        return all(_fits(a, dtypes) for a, dtypes in zip(node.args, by_position)) and all(
-            _fits(node.kwargs.get(name), dtypes) for name, dtypes in by_name.items()
+        return all(_has_allowed_dtype(a, dtypes) for a, dtypes in zip(node.args, by_position)) and all(
+            _has_allowed_dtype(node.kwargs.get(name), dtypes) for name, dtypes in by_name.items()
         )
 
 

@@ -14,7 +14,7 @@ from ..proxy import Proxy
 
 __all__ = ["Partition", "split_module"]
 
-_OUTSIDE = ("placeholder", "get_attr", "output")
+_OUTSIDE_KINDS = ("placeholder", "get_attr", "output")
 
 
 class Partition:
@@ -57,7 +57,7 @@ class _Split:
     def assign(self, callback: Callable[[Node], Any], affix: str | None) -> None:
         """Assign every node to the partition that the callback returns."""
         for node in self.module.graph.nodes:
-            if node.op in _OUTSIDE:
+            if node.op in _OUTSIDE_KINDS:
                 continue
             name = str(callback(node)) if affix is None else f"{affix}_{callback(node)}"
             partition = self.partitions.setdefault(name, Partition(name))
@@ -71,9 +71,9 @@ class _Split:
             if node.op in ("placeholder", "get_attr"):
                 continue
             for read in node.all_input_nodes:
-                self._note(self.home.get(read), self.home.get(node), read.name)
+                self._record_crossing(self.home.get(read), self.home.get(node), read.name)
 
-    def _note(self, source: Partition | None, user: Partition | None, name: str) -> None:
+    def _record_crossing(self, source: Partition | None, user: Partition | None, name: str) -> None:
         if source is user:
             return
         if source is not None:

@@ -55,20 +55,20 @@ def is_node_output_tensor(node: Node) -> bool:
 
 
 # Cheap ones on numbers and comparisons come as soon as they can: others wait for their checks.
-_EARLY = (
+_EARLY_FUNCTIONS = (
     operator.add, operator.mul, operator.sub, operator.floordiv, operator.truediv, operator.mod, operator.le, operator.lt,
     operator.ge, operator.gt, operator.eq, operator.ne,
 )  # fmt: skip
 
 
 class _Queue:
-    """Queue of nodes in the order they became ready; calls of functions in `_EARLY` come first."""
+    """Queue of nodes in the order they became ready; calls of functions in `_EARLY_FUNCTIONS` come first."""
 
     def __init__(self) -> None:
         self.items: deque[Node] = deque()
 
     def push(self, node: Node, first: bool) -> None:
-        if not first and node.op == "call_function" and node.target in _EARLY:
+        if not first and node.op == "call_function" and node.target in _EARLY_FUNCTIONS:
             self.items.appendleft(node)
         else:
             self.items.append(node)
@@ -92,7 +92,7 @@ class _Heap:
         return self.nodes[heapq.heappop(self.items)] if self.items else None
 
 
-def _rearranged(gm: GraphModule, ready: Any, failure: Callable[[str], Exception]) -> GraphModule:
+def _reorder(gm: GraphModule, ready: Any, failure: Callable[[str], Exception]) -> GraphModule:
     """Reorder the nodes topologically; the queue `ready` picks the next of the nodes whose inputs are placed."""
     waiting = {node: len(node.all_input_nodes) for node in gm.graph.nodes}
     for node, count in waiting.items():
@@ -115,9 +115,9 @@ def _rearranged(gm: GraphModule, ready: Any, failure: Callable[[str], Exception]
 
 def legalize_graph(gm: GraphModule) -> GraphModule:
     """Sort the nodes topologically: each after those it reads."""
-    return _rearranged(gm, _Queue(), RuntimeError)
+    return _reorder(gm, _Queue(), RuntimeError)
 
 
 def stable_topological_sort(gm: GraphModule) -> GraphModule:
     """Sort the nodes topologically, moving as few of them as possible."""
-    return _rearranged(gm, _Heap(gm.graph.nodes), AssertionError)
+    return _reorder(gm, _Heap(gm.graph.nodes), AssertionError)

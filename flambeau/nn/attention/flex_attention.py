@@ -56,15 +56,15 @@ def _sliced_mask_mod_error(batch: Tensor, head: Tensor, token_q: Tensor, token_k
 
 def or_masks(*mask_mods: MaskMod) -> MaskMod:
     """Return the union of masks: a position is visible if any of them shows it."""
-    return _joined(mask_mods, False, Tensor.__or__)
+    return _combine_masks(mask_mods, False, Tensor.__or__)
 
 
 def and_masks(*mask_mods: MaskMod) -> MaskMod:
     """Return the intersection of masks: a position is visible if all of them show it."""
-    return _joined(mask_mods, True, Tensor.__and__)
+    return _combine_masks(mask_mods, True, Tensor.__and__)
 
 
-def _joined(mask_mods: tuple, start: bool, join: Callable) -> MaskMod:
+def _combine_masks(mask_mods: tuple, start: bool, join: Callable) -> MaskMod:
     if not all(callable(f) for f in mask_mods):
         raise RuntimeError(f"All inputs should be callable mask_mods: {mask_mods}")
 
@@ -77,7 +77,7 @@ def _joined(mask_mods: tuple, start: bool, join: Callable) -> MaskMod:
     return mask
 
 
-def _mapped(function: Callable, leading: tuple) -> Callable:
+def _map_over_indices(function: Callable, leading: tuple) -> Callable:
     """Map a function of (..., b, h, q, kv) over all four indices; `leading` are the batch dims of the arguments before them."""
     for i in reversed(range(4)):  # the key is mapped innermost, the batch outermost
         dims = tuple(None if j != i else 0 for j in range(4))
@@ -95,9 +95,9 @@ def create_mask(mod_fn: Callable, B: int | None, H: int | None, Q_LEN: int, KV_L
     where = flambeau.get_default_device() if device is None else device
     if _takes_score(mod_fn):
         zeros = flambeau.zeros(*sizes, device=where)
-        shown = _mapped(mod_fn, (0,))(zeros, *_positions(*sizes, device=where))
+        shown = _map_over_indices(mod_fn, (0,))(zeros, *_positions(*sizes, device=where))
         return flambeau.where(shown.isneginf(), False, True)
-    return _mapped(mod_fn, ())(*_positions(*sizes, device=where)).broadcast_to(sizes)
+    return _map_over_indices(mod_fn, ())(*_positions(*sizes, device=where)).broadcast_to(sizes)
 
 
 def _takes_score(function: Callable) -> bool:
@@ -112,11 +112,11 @@ def _takes_score(function: Callable) -> bool:
     return count == 5
 
 
-def _up(x: int, multiple: int) -> int:
+def _round_up(x: int, multiple: int) -> int:
     return -(-x // multiple) * multiple
 
 
-def _ordered(dense: Tensor) -> tuple[Tensor, Tensor]:
+def _order_blocks(dense: Tensor) -> tuple[Tensor, Tensor]:
     """Return the number of blocks of each row, and all columns, those of its blocks first."""
     dense = dense.to(flambeau.int32)
     return dense.sum(-1, dtype=flambeau.int32), flambeau.argsort(dense, dim=-1, descending=True, stable=True).to(
@@ -124,8 +124,8 @@ def _ordered(dense: Tensor) -> tuple[Tensor, Tensor]:
     )
 
 
-def _dense(num_blocks: Tensor, indices: Tensor, columns: int) -> Tensor:
-    """Return the dense mask of ordered blocks: the inverse of `_ordered`."""
+def _dense_mask(num_blocks: Tensor, indices: Tensor, columns: int) -> Tensor:
+    """Return the dense mask of ordered blocks: the inverse of `_order_blocks`."""
     position = flambeau.arange(indices.shape[-1], device=indices.device)
     kept = (position < num_blocks.unsqueeze(-1)).to(flambeau.int32)
     found = flambeau.zeros((*indices.shape[:-1], columns + 1), dtype=flambeau.int32, device=indices.device)
@@ -133,8 +133,8 @@ def _dense(num_blocks: Tensor, indices: Tensor, columns: int) -> Tensor:
     return found.scatter(-1, target, 1)[..., :columns].contiguous()
 
 
-def _transposed(num_blocks: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
-    return _ordered(_dense(num_blocks, indices, indices.shape[-1]).mT)
+def _transpose_blocks(num_blocks: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
+    return _order_blocks(_dense_mask(num_blocks, indices, indices.shape[-1]).mT)
 
 
 class BlockMask:
@@ -195,9 +195,9 @@ class BlockMask:
         q: tuple[Any, Any] = (None, None)
         full_q: tuple[Any, Any] = (None, None)
         if compute_q_blocks:
-            q = _transposed(kv_num_blocks, kv_indices)
+            q = _transpose_blocks(kv_num_blocks, kv_indices)
             if full_kv_num_blocks is not None and full_kv_indices is not None:
-                full_q = _transposed(full_kv_num_blocks, full_kv_indices)
+                full_q = _transpose_blocks(full_kv_num_blocks, full_kv_indices)
         if seq_lengths is None:
             seq_lengths = (kv_indices.shape[-2] * size[0], kv_indices.shape[-1] * size[1])
         return cls(
@@ -228,10 +228,10 @@ class BlockMask:
 
     def to_dense(self) -> Tensor:
         """Return a dense matrix with 1 for each block that is computed."""
-        found = _dense(self.kv_num_blocks, self.kv_indices, self.kv_indices.shape[-1])
+        found = _dense_mask(self.kv_num_blocks, self.kv_indices, self.kv_indices.shape[-1])
         if self.full_kv_num_blocks is None or self.full_kv_indices is None:
             return found
-        return found | _dense(self.full_kv_num_blocks, self.full_kv_indices, self.full_kv_indices.shape[-1])
+        return found | _dense_mask(self.full_kv_num_blocks, self.full_kv_indices, self.full_kv_indices.shape[-1])
 
     def to(self, device: Any) -> BlockMask:
         """Move the mask to another device."""
@@ -257,11 +257,11 @@ class BlockMask:
 
     def _adjust(self, new_q_len: int, new_kv_len: int) -> BlockMask:
         """Return the upper left corner of the mask, for shorter sequences."""
-        rows, columns = (_up(n, size) // size for n, size in zip((new_q_len, new_kv_len), self.BLOCK_SIZE))
+        rows, columns = (_round_up(n, size) // size for n, size in zip((new_q_len, new_kv_len), self.BLOCK_SIZE))
 
         def cut(count: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
-            dense = _dense(count, indices, indices.shape[-1])
-            return _ordered(dense[..., :rows, :columns])
+            dense = _dense_mask(count, indices, indices.shape[-1])
+            return _order_blocks(dense[..., :rows, :columns])
 
         return self._from_parts(cut, (new_q_len, new_kv_len), self.mask_mod)
 
@@ -287,11 +287,11 @@ class BlockMask:
                 parts += ["...", "To print out more, set BlockMask.to_string(limit=N)",
                              "You can also index (BlockMask[batch, head]) to choose a specific batch or head"]  # fmt: skip
                 break
-            parts.append(f"{at}\n" + _drawn(dense[at].numpy(), *steps))
+            parts.append(f"{at}\n" + _draw_grid(dense[at].numpy(), *steps))
         return "\n".join(parts)
 
 
-def _drawn(dense: Any, row_step: int, column_step: int) -> str:
+def _draw_grid(dense: Any, row_step: int, column_step: int) -> str:
     lines = []
     for r in range(0, dense.shape[0], row_step):
         shares = [dense[r : r + row_step, c : c + column_step].mean() for c in range(0, dense.shape[1], column_step)]
@@ -315,7 +315,7 @@ def create_block_mask(
         raise AssertionError(f"create-block_mask requires a mask_mod function! Got {mask_mod}")
     q_size, kv_size = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else BLOCK_SIZE
     mask = create_mask(mask_mod, B, H, Q_LEN, KV_LEN, device)
-    padding = (0, _up(KV_LEN, kv_size) - KV_LEN, 0, _up(Q_LEN, q_size) - Q_LEN)
+    padding = (0, _round_up(KV_LEN, kv_size) - KV_LEN, 0, _round_up(Q_LEN, q_size) - Q_LEN)
     padded = flambeau.nn.functional.pad(mask, padding)
     blocks = padded.unflatten(-1, (-1, kv_size)).unflatten(2, (-1, q_size))
     count = blocks.sum(dim=(3, 5))
@@ -323,9 +323,9 @@ def create_block_mask(
     shown = count > 0
     if separate_full_blocks:
         full = count == q_size * kv_size
-        whole = _ordered(full)
+        whole = _order_blocks(full)
         shown = shown & ~full
-    return BlockMask.from_kv_blocks(*_ordered(shown), *whole, (q_size, kv_size), mask_mod, (Q_LEN, KV_LEN))
+    return BlockMask.from_kv_blocks(*_order_blocks(shown), *whole, (q_size, kv_size), mask_mod, (Q_LEN, KV_LEN))
 
 
 def flex_attention(
@@ -420,9 +420,9 @@ def _attention(
     scores = (query @ key.mT).to(wide) * (query.shape[-1] ** -0.5 if scale is None else scale)
     positions = _positions(*scores.shape, device=query.device)
     if score_mod is not None:
-        scores = _mapped(score_mod, (0,))(scores.to(query.dtype), *positions).to(wide)
+        scores = _map_over_indices(score_mod, (0,))(scores.to(query.dtype), *positions).to(wide)
     if block_mask is not None and block_mask.mask_mod is not noop_mask:
-        shown = _mapped(block_mask.mask_mod, ())(*positions)
+        shown = _map_over_indices(block_mask.mask_mod, ())(*positions)
         scores = scores.masked_fill(~shown, -math.inf)
     largest = scores.amax(-1)
     nothing = (largest == -math.inf).unsqueeze(-1)  # a row of which everything is hidden gives zeros

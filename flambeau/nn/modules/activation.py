@@ -32,7 +32,7 @@ class _MaybeInplace(Declared):
 
 
 @settings
-class _Inplace(_MaybeInplace):
+class _InplaceOnly(_MaybeInplace):
     """Base of activations whose only setting is `inplace`."""
 
     inplace: bool = False
@@ -50,7 +50,7 @@ class Threshold(_MaybeInplace):
         return F.threshold(input, self.threshold, self.value, self.inplace)
 
 
-class ReLU(_Inplace):
+class ReLU(_InplaceOnly):
     """max(x, 0): keeps positive values and zeroes the others; `inplace` saves the memory of the result."""
 
     def forward(self, input: Tensor) -> Tensor:
@@ -69,7 +69,7 @@ class RReLU(_MaybeInplace):
         return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
 
 
-class Hardtanh(_Inplace):
+class Hardtanh(_InplaceOnly):
     """x clipped to [min_val, max_val], a tanh made of straight lines."""
 
     __constants__ = ["min_val", "max_val", "inplace"]
@@ -114,14 +114,14 @@ class Sigmoid(Module):
         return input.sigmoid()
 
 
-class _SilentlyInplace(_Inplace):
+class _UnprintedInplace(_InplaceOnly):
     """Base of two activations that PyTorch prints without their setting."""
 
     def extra_repr(self) -> str:
         return ""
 
 
-class Hardsigmoid(_SilentlyInplace):
+class Hardsigmoid(_UnprintedInplace):
     """A sigmoid made of three straight lines."""
 
     def forward(self, input: Tensor) -> Tensor:
@@ -135,21 +135,21 @@ class Tanh(Module):
         return input.tanh()
 
 
-class SiLU(_Inplace):
+class SiLU(_InplaceOnly):
     """x * sigmoid(x), also called swish: a smooth ReLU."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.silu(input, self.inplace)
 
 
-class Mish(_Inplace):
+class Mish(_InplaceOnly):
     """x * tanh(softplus(x)): a smooth activation that lets small negative values pass."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.mish(input, self.inplace)
 
 
-class Hardswish(_SilentlyInplace):
+class Hardswish(_UnprintedInplace):
     """x * hardsigmoid(x): a swish made of straight lines and a parabola, cheap on phones."""
 
     def forward(self, input: Tensor) -> Tensor:
@@ -157,26 +157,26 @@ class Hardswish(_SilentlyInplace):
 
 
 @settings
-class _WithAlpha(_MaybeInplace):
+class _AlphaActivation(_MaybeInplace):
     alpha: float = 1.0
     inplace: bool = False
 
 
-class ELU(_WithAlpha):
+class ELU(_AlphaActivation):
     """x where x > 0, else alpha * (exp(x) - 1)."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.elu(input, self.alpha, self.inplace)
 
 
-class CELU(_WithAlpha):
+class CELU(_AlphaActivation):
     """x where x > 0, else alpha * (exp(x / alpha) - 1)."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.celu(input, self.alpha, self.inplace)
 
 
-class SELU(_Inplace):
+class SELU(_InplaceOnly):
     """The self-normalising scaled ELU: activations keep mean 0 and variance 1 through many layers."""
 
     def forward(self, input: Tensor) -> Tensor:
@@ -292,7 +292,7 @@ class Tanhshrink(Module):
 
 
 @settings
-class _AlongDim(Declared):
+class _DimActivation(Declared):
     dim: int | None = None
 
     def __setstate__(self, state: dict) -> None:
@@ -300,14 +300,14 @@ class _AlongDim(Declared):
         self.__dict__.setdefault("dim", None)
 
 
-class Softmin(_AlongDim):
+class Softmin(_DimActivation):
     """softmax(-x): the smallest values get the largest probabilities."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softmin(input, self.dim, _stacklevel=5)
 
 
-class Softmax(_AlongDim):
+class Softmax(_DimActivation):
     """exp(x) divided by its sum along `dim`: probabilities that sum to 1. For training, CrossEntropyLoss takes the scores themselves.
 
     >>> nn.Softmax(dim=1)(flambeau.zeros(1, 2))
@@ -318,7 +318,7 @@ class Softmax(_AlongDim):
         return F.softmax(input, self.dim, _stacklevel=5)
 
 
-class LogSoftmax(_AlongDim):
+class LogSoftmax(_DimActivation):
     """log(softmax(x)), computed without overflow: what NLLLoss takes."""
 
     def forward(self, input: Tensor) -> Tensor:

@@ -95,7 +95,7 @@ class MultiheadAttention(Module):
     ) -> tuple[Tensor, Tensor | None]:
         if not is_scripting() and query.is_nested:
             mask = attn_mask if key_padding_mask is None else key_padding_mask
-            return self._of_rows((query, key, value), mask, need_weights, average_attn_weights, is_causal)
+            return self._attend_rows((query, key, value), mask, need_weights, average_attn_weights, is_causal)
         turned = self.batch_first and query.dim() == 3
         if turned:
             query, key, value = _sequence_first(query, key, value)
@@ -111,7 +111,7 @@ class MultiheadAttention(Module):
             out = out.transpose(1, 0)
         return out, weights
 
-    def _of_rows(
+    def _attend_rows(
         self, nested: tuple[Any, Any, Any], mask: Any, need_weights: bool, averaged: bool, is_causal: bool
     ) -> tuple[Tensor, Tensor | None]:
         """Attend within each row of nested tensors; the weights of shorter rows are padded with zeros."""

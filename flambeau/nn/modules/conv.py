@@ -13,7 +13,7 @@ from .. import init
 from ..parameter import Parameter, UninitializedParameter
 from .lazy import LazyModuleMixin
 from .module import Module
-from .utils import _ntuple, _reverse_repeat_tuple, _unusual
+from .utils import _non_defaults, _ntuple, _reverse_repeat_tuple
 
 __all__ = [
     "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "LazyConv1d", "LazyConv2d",
@@ -88,8 +88,8 @@ class _ConvNd(Module):
     def extra_repr(self) -> str:
         text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
         none, one = (0,) * len(self.stride), (1,) * len(self.stride)
-        text += _unusual(self, padding=none, dilation=one, output_padding=none, groups=1)
-        return text + (", bias=False" if self.bias is None else "") + _unusual(self, padding_mode="zeros")
+        text += _non_defaults(self, padding=none, dilation=one, output_padding=none, groups=1)
+        return text + (", bias=False" if self.bias is None else "") + _non_defaults(self, padding_mode="zeros")
 
     def __setstate__(self, state: dict) -> None:
         super().__setstate__(state)

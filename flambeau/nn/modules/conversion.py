@@ -25,23 +25,23 @@ class ConversionFlags:
     swap = False  # it exchanges all it is with the new tensor; else it gets the new tensor's data
 
 
-def _kind(t: Tensor) -> tuple:
+def _data_kind(t: Tensor) -> tuple:
     """Return a key that is equal for tensors that can take over each other's data."""
     return t.device.type == "meta", t.layout
 
 
-def _swap(name: str, old: Any, fresh: Any) -> None:
+def _swap_tensor(name: str, old: Any, fresh: Any) -> None:
     try:
         swap_tensors(old, fresh)
     except Exception as error:
         raise RuntimeError(f"_apply(): Couldn't swap {name}") from error
 
 
-def _converted_gradient(name: str, old: Tensor, fresh: Tensor) -> Tensor:
+def _convert_gradient(name: str, old: Tensor, fresh: Tensor) -> Tensor:
     fresh.requires_grad_(old.requires_grad)
     if ConversionFlags.swap:
-        _swap(name, old, fresh)
-    elif ConversionFlags.overwrite or _kind(old) != _kind(fresh):
+        _swap_tensor(name, old, fresh)
+    elif ConversionFlags.overwrite or _data_kind(old) != _data_kind(fresh):
         return fresh
     else:
         old.data = fresh
@@ -75,14 +75,14 @@ class Conversion:
         fresh = unrecorded(fn, parameter)
         fresh_gradient = None if gradient is None else unrecorded(fn, gradient)
         if ConversionFlags.swap:
-            _swap(f"{type(self).__name__}.{name}", parameter, Parameter(fresh, parameter.requires_grad))
-        elif ConversionFlags.overwrite or _kind(fresh) != _kind(parameter):
+            _swap_tensor(f"{type(self).__name__}.{name}", parameter, Parameter(fresh, parameter.requires_grad))
+        elif ConversionFlags.overwrite or _data_kind(fresh) != _data_kind(parameter):
             parameter = self._parameters[name] = Parameter(fresh, parameter.requires_grad)
         else:
             parameter.data = fresh  # the same Parameter object, so that optimizers keep hold of it
         if fresh_gradient is not None:
             parameter.grad = None
-            parameter.grad = _converted_gradient(f"{type(self).__name__}.{name}.grad", gradient, fresh_gradient)
+            parameter.grad = _convert_gradient(f"{type(self).__name__}.{name}.grad", gradient, fresh_gradient)
 
     def _convert_floats(self, d: Any) -> Any:
         return self._apply(lambda t: t.to(d) if t.dtype.is_floating_point else t)

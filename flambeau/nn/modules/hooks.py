@@ -39,14 +39,14 @@ def _through_identity(values: tuple) -> tuple[tuple, Any, list[int]]:
     return type(values)(*result) if named else tuple(result), node, positions
 
 
-def _spread(grads: tuple, positions: list[int], count: int) -> tuple:
+def _scatter_gradients(grads: tuple, positions: list[int], count: int) -> tuple:
     full: list = [None] * count
     for i, g in zip(positions, grads):
         full[i] = g
     return tuple(full)
 
 
-def _same_number(changed: Any, expected: tuple, hook: str, what: str) -> tuple:
+def _check_count(changed: Any, expected: tuple, hook: str, what: str) -> tuple:
     """Return what a hook returned in place of some gradients, as a tuple of as many; raise if the number differs."""
     if changed is None:
         return expected
@@ -80,9 +80,9 @@ class BackwardHook:
         if self.grad_outputs is None:
             return None  # gradients that did not come through the module's output: a second backward, for example
         assert self.input_positions is not None
-        full = _spread(grad_input, self.input_positions, self.input_count)
+        full = _scatter_gradients(grad_input, self.input_positions, self.input_count)
         for hook in self.hooks:
-            full = _same_number(hook(self.module, full, self.grad_outputs), full, "Backward hook", "grad_input")
+            full = _check_count(hook(self.module, full, self.grad_outputs), full, "Backward hook", "grad_input")
         self.grad_outputs = None
         return tuple(full[i] for i in self.input_positions)
 
@@ -100,9 +100,9 @@ class BackwardHook:
             return result
 
         def on_output_grads(grads: tuple) -> Any:
-            full = _spread(tuple(grads), positions, len(values))
+            full = _scatter_gradients(tuple(grads), positions, len(values))
             for hook in self.pre_hooks:
-                full = _same_number(hook(self.module, full), full, "Backward pre hook", "grad_output")
+                full = _check_count(hook(self.module, full), full, "Backward pre hook", "grad_output")
             self.grad_outputs = full
             if self.input_positions is None and self.hooks:
                 self._run_without_inputs()
@@ -140,7 +140,7 @@ def attach_to_last_node(module: Any, hooks: list[Callable], args: tuple, result:
 
         def run(grad_input: tuple, grad_output: tuple, hook: Callable = hook) -> Any:
             changed = hook(module, grad_input, grad_output)
-            return None if changed is None else _same_number(changed, grad_input, "Backward hook", "grad_input")
+            return None if changed is None else _check_count(changed, grad_input, "Backward hook", "grad_input")
 
         node.register_hook(run)
     problem = _why_gradients_are_partial(args, result, node)

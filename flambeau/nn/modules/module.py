@@ -183,7 +183,7 @@ class Module(Traversal, State, Conversion, Training, Text):
         if isinstance(value, Parameter):
             if parameters is None:
                 raise AttributeError("cannot assign parameters before Module.__init__() call")
-            _forget(own, name, ("_buffers", "_modules"))
+            _remove_name(own, name, ("_buffers", "_modules"))
             self.register_parameter(name, value)
         elif parameters is not None and name in parameters:
             if value is not None:
@@ -209,7 +209,7 @@ class Module(Traversal, State, Conversion, Training, Text):
         modules = self.__dict__.get("_modules")
         if modules is None:
             raise AttributeError("cannot assign module before Module.__init__() call")
-        _forget(self.__dict__, name, ("_parameters", "_buffers"))
+        _remove_name(self.__dict__, name, ("_parameters", "_buffers"))
         for hook in _global_module_registration_hooks.values():
             changed = hook(self, name, value)
             value = value if changed is None else changed
@@ -463,7 +463,7 @@ class Module(Traversal, State, Conversion, Training, Text):
         return state
 
 
-def _forget(own: dict[Any, Any], name: str, tables: tuple[str, ...]) -> None:
+def _remove_name(own: dict[Any, Any], name: str, tables: tuple[str, ...]) -> None:
     """Remove a name from the instance and from the given tables, since it may be in one table only."""
     own.pop(name, None)
     for table in tables:

@@ -17,7 +17,7 @@ from ...ops.nn import rnn as ops
 from ..parameter import Parameter
 from ..utils.rnn import PackedSequence
 from .module import Module
-from .utils import _unusual
+from .utils import _non_defaults
 
 _Sequences = TypeVar("_Sequences", Tensor, PackedSequence)  # what goes in comes out
 _MODES = {"LSTM": ("lstm", 4), "GRU": ("gru", 3), "RNN_TANH": ("rnn_tanh", 1), "RNN_RELU": ("rnn_relu", 1)}
@@ -27,7 +27,7 @@ def _permute(t: Tensor, permutation: Tensor | None, dim: int = 1) -> Tensor:
     return t if permutation is None else t.index_select(dim, permutation)
 
 
-def _wrong_rank(batched: bool, h: int, c: int | None = None) -> str:
+def _rank_message(batched: bool, h: int, c: int | None = None) -> str:
     """Return the message about states with a wrong number of dimensions."""
     kind, rank = ("batched 3-D", 3) if batched else ("unbatched 2-D", 2)
     if c is None:
@@ -43,7 +43,7 @@ class RNNBase(Module):
         "proj_size",
     ]  # fmt: skip
     __computed__ = ("_flat_weights",)
-    _called = "RNNBase"
+    _printed_name = "RNNBase"
     if TYPE_CHECKING:
 
         def __call__(self, input: _Sequences, hx: Any = None) -> tuple[_Sequences, Any]: ...
@@ -146,7 +146,7 @@ class RNNBase(Module):
             "dropout": 0,
             "bidirectional": False,
         }
-        return f"{self.input_size}, {self.hidden_size}" + _unusual(self, **usual)
+        return f"{self.input_size}, {self.hidden_size}" + _non_defaults(self, **usual)
 
     # -- shapes -----------------------------------------------------------------------------------------------------------
     def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
@@ -181,10 +181,10 @@ class RNNBase(Module):
             self.check_hidden_size(hx, self._state_shape(batch, real))
 
     # -- running ------------------------------------------------------------------------------------------------------------
-    def _with_batch(self, input: Tensor) -> Tensor:
+    def _add_batch_dim(self, input: Tensor) -> Tensor:
         """Return the input with a batch dimension."""
         if input.dim() != 2 and input.dim() != 3:  # noqa: PLR1714  as compiled code says it
-            raise ValueError(f"{self._called}: Expected input to be 2D or 3D, got {input.dim()}D instead")
+            raise ValueError(f"{self._printed_name}: Expected input to be 2D or 3D, got {input.dim()}D instead")
         if not is_scripting():
             refuse_real_tensors([input])
         return input if input.dim() == 3 else input.unsqueeze(0 if self.batch_first else 1)
@@ -207,7 +207,7 @@ class RNNBase(Module):
         else:
             states = hx if self.mode == "LSTM" else (hx,)
             if any(s.dim() != 3 for s in states):
-                raise RuntimeError(_wrong_rank(True, *(s.dim() for s in states)))
+                raise RuntimeError(_rank_message(True, *(s.dim() for s in states)))
             states = tuple(_permute(s, sorted_indices) for s in states)
         hx = states if self.mode == "LSTM" else states[0]
         self.check_input(data, batch_sizes)
@@ -224,17 +224,17 @@ class RNNBase(Module):
         return _permute(hx, permutation)
 
 
-class _OneState(RNNBase):
+class _SingleStateRNN(RNNBase):
     """A network whose hidden state is one tensor."""
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
         if not is_scripting() and isinstance(input, PackedSequence):
             return self._run_packed(input, hx)
-        data, batched = self._with_batch(input), input.dim() == 3
+        data, batched = self._add_batch_dim(input), input.dim() == 3
         if hx is None:
             hx = self._zeros(data, self.hidden_size)
         elif hx.dim() != (3 if batched else 2):
-            raise RuntimeError(_wrong_rank(batched, hx.dim()))
+            raise RuntimeError(_rank_message(batched, hx.dim()))
         elif not batched:
             hx = hx.unsqueeze(1)
         if not is_scripting():
@@ -249,10 +249,10 @@ class _OneState(RNNBase):
         raise NotImplementedError
 
 
-class RNN(_OneState):
+class RNN(_SingleStateRNN):
     """A plain recurrent network with tanh or relu over whole sequences; returns all outputs and the last state."""
 
-    _called = "RNN"
+    _printed_name = "RNN"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if "proj_size" in kwargs:
@@ -286,7 +286,7 @@ class LSTM(RNNBase):
     >>> out, (h, c) = nn.LSTM(8, 16, num_layers=2)(torch.randn(5, 3, 8))
     """
 
-    _called = "LSTM"
+    _printed_name = "LSTM"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__("LSTM", *args, **kwargs)
@@ -294,7 +294,7 @@ class LSTM(RNNBase):
     def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         if not is_scripting() and isinstance(input, PackedSequence):
             return self._run_packed(input, hx)
-        data, batched = self._with_batch(input), input.dim() == 3
+        data, batched = self._add_batch_dim(input), input.dim() == 3
         if hx is None:
             h = self._zeros(data, self.proj_size if self.proj_size > 0 else self.hidden_size)
             c = self._zeros(data, self.hidden_size)
@@ -302,7 +302,7 @@ class LSTM(RNNBase):
             h, c = hx
             rank = 3 if batched else 2
             if h.dim() != rank or c.dim() != rank:
-                raise RuntimeError(_wrong_rank(batched, h.dim(), c.dim()))
+                raise RuntimeError(_rank_message(batched, h.dim(), c.dim()))
             if not batched:
                 h, c = h.unsqueeze(1), c.unsqueeze(1)
         if not is_scripting():
@@ -317,10 +317,10 @@ class LSTM(RNNBase):
         return out, (h, c)
 
 
-class GRU(_OneState):
+class GRU(_SingleStateRNN):
     """Gated recurrent units over whole sequences, in several layers and both directions if asked; returns all outputs and the last state."""
 
-    _called = "GRU"
+    _printed_name = "GRU"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if "proj_size" in kwargs:
@@ -358,7 +358,7 @@ class RNNCellBase(Module):
 
     def extra_repr(self) -> str:
         usual = {"bias": True, "nonlinearity": "tanh"} if hasattr(self, "nonlinearity") else {"bias": True}
-        return f"{self.input_size}, {self.hidden_size}" + _unusual(self, **usual)
+        return f"{self.input_size}, {self.hidden_size}" + _non_defaults(self, **usual)
 
     def reset_parameters(self) -> None:
         bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
@@ -375,7 +375,7 @@ class RNNCellBase(Module):
                 which = f"hx[{i}]" if len(states) > 1 else "hidden"
                 raise ValueError(f"{type(self).__name__}: Expected {which} to be 1D or 2D, got {s.dim()}D instead")
 
-    def _with_batch(self, input: Tensor, hx: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _add_batch_dim(self, input: Tensor, hx: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return input and state, each with a batch dimension; zeros if no state is given."""
         if not is_scripting():
             self._check(input, (hx,))
@@ -405,7 +405,7 @@ class RNNCell(RNNCellBase):
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         if self.nonlinearity != "tanh" and self.nonlinearity != "relu":  # noqa: PLR1714
             raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
-        x, h = self._with_batch(input, hx)
+        x, h = self._add_batch_dim(input, hx)
         if self.nonlinearity == "tanh":
             h = ops.rnn_tanh_cell(x, h, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
         else:
@@ -445,6 +445,6 @@ class GRUCell(RNNCellBase):
         super().__init__(input_size, hidden_size, bias, 3, device, dtype)
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
-        x, h = self._with_batch(input, hx)
+        x, h = self._add_batch_dim(input, hx)
         h = ops.gru_cell(x, h, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
         return h if input.dim() == 2 else h.squeeze(0)

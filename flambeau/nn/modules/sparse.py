@@ -11,12 +11,12 @@ from .. import functional as F
 from .. import init
 from ..parameter import Parameter
 from .module import Module
-from .utils import _unusual
+from .utils import _non_defaults
 
 __all__ = ["Embedding", "EmbeddingBag"]
 
 
-class _Table(Module):
+class _EmbeddingBase(Module):
     """Base of Embedding and EmbeddingBag: their weight."""
 
     num_embeddings: int
@@ -57,7 +57,7 @@ def _check_pretrained(embeddings: Tensor) -> tuple[int, int]:
     return embeddings.size(0), embeddings.size(1)
 
 
-class Embedding(_Table):
+class Embedding(_EmbeddingBase):
     """A table of learned vectors, looked up by index: the gradient reaches the rows that were used, all but `padding_idx`.
 
     >>> nn.Embedding(10, 3)(flambeau.tensor([[1, 2], [4, 9]])).shape
@@ -99,7 +99,7 @@ class Embedding(_Table):
 
     def extra_repr(self) -> str:
         text = f"{self.num_embeddings}, {self.embedding_dim}"
-        text += _unusual(self, padding_idx=None, max_norm=None, norm_type=2, scale_grad_by_freq=False)
+        text += _non_defaults(self, padding_idx=None, max_norm=None, norm_type=2, scale_grad_by_freq=False)
         return text + (", sparse=True" if self.sparse is not False else "")
 
     @classmethod
@@ -128,7 +128,7 @@ class Embedding(_Table):
         )
 
 
-class EmbeddingBag(_Table):
+class EmbeddingBag(_EmbeddingBase):
     """Sums, means or maxima of bags of rows, without materialising the rows."""
 
     __constants__ = [
@@ -180,8 +180,8 @@ class EmbeddingBag(_Table):
 
     def extra_repr(self) -> str:
         text = f"{self.num_embeddings}, {self.embedding_dim}"
-        text += _unusual(self, max_norm=None, norm_type=2, scale_grad_by_freq=False) + f", mode={self.mode!r}"
-        return text + _unusual(self, padding_idx=None)
+        text += _non_defaults(self, max_norm=None, norm_type=2, scale_grad_by_freq=False) + f", mode={self.mode!r}"
+        return text + _non_defaults(self, padding_idx=None)
 
     @classmethod
     def from_pretrained(

@@ -57,7 +57,7 @@ def _settings(module: Any, *names: str) -> str:
     return ", ".join(f"{name}={getattr(module, name)!r}" for name in names)
 
 
-def _unusual(module: Any, **usual: Any) -> str:
+def _non_defaults(module: Any, **usual: Any) -> str:
     """Return the attributes of a module that differ from their usual values, as its repr appends them: `, a=1, b=(2, 3)`."""
     values = {name: getattr(module, name) for name in usual}
     other = {n: v for n, v in values.items() if (v is not usual[n] if isinstance(usual[n], bool) else v != usual[n])}

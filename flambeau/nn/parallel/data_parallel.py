@@ -31,7 +31,7 @@ def _devices(ids: Sequence[Any] | None) -> list[device]:
     return [backend_of(_CUDA).indexed(device("cuda", d) if isinstance(d, int) else device(d)) for d in ids]
 
 
-def _present(ids: Sequence[Any] | None) -> list[device]:
+def _require_devices(ids: Sequence[Any] | None) -> list[device]:
     """Return the given devices; raises if there are none."""
     places = _devices(ids)
     if not places:
@@ -39,7 +39,7 @@ def _present(ids: Sequence[Any] | None) -> list[device]:
     return places
 
 
-def _require_on(module: Module, first: device) -> None:
+def _check_on_device(module: Module, first: device) -> None:
     for t in (*module.parameters(), *module.buffers()):
         if t.device is not first:
             raise RuntimeError(
@@ -51,7 +51,7 @@ def _require_on(module: Module, first: device) -> None:
 def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> list[Any]:
     """Split tensors along `dim`, one part for each device; other values are copied to all of them."""
     leaves, structure = tree_flatten(inputs)
-    places = _present(target_gpus) if any(isinstance(x, Tensor) for x in leaves) else target_gpus
+    places = _require_devices(target_gpus) if any(isinstance(x, Tensor) for x in leaves) else target_gpus
     parts: list[Any] = [x.chunk(len(places), dim) if isinstance(x, Tensor) else None for x in leaves]
     count = max((len(p) for p in parts if p is not None), default=len(places))
     return [
@@ -68,7 +68,7 @@ def gather(outputs: Sequence[Any], target_device: Any, dim: int = 0) -> Any:
             return parts[0]
         if any(p.device.type == "cpu" for p in parts):
             raise AssertionError("Gather function not implemented for CPU tensors")
-        where = cpu if str(target_device) == "cpu" else _present([target_device])[0]
+        where = cpu if str(target_device) == "cpu" else _require_devices([target_device])[0]
         moved = [p.to(where) for p in parts]
         return cat(moved, dim) if moved[0].shape else stack(moved)
 
@@ -112,7 +112,7 @@ def parallel_apply(
                 f"The number of modules {len(modules)} is not equal to the number of {what} {len(given)}"
             )
     named = kwargs_tup or [{}] * len(modules)
-    places = _present(devices)
+    places = _require_devices(devices)
     results: list[Any] = [None] * len(modules)
     enabled = grad_mode.enabled
 
@@ -156,7 +156,7 @@ class DataParallel(Module):
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if not self.device_ids:
             return self.module(*inputs, **kwargs)
-        _require_on(self.module, device("cuda", self.device_ids[0]))
+        _check_on_device(self.module, device("cuda", self.device_ids[0]))
         parts = scatter((inputs, kwargs), self.device_ids, self.dim)
         if len(parts) == 1:
             return self.module(*parts[0][0], **parts[0][1])
@@ -178,6 +178,6 @@ def data_parallel(
     places = _devices(device_ids)
     if not places:
         raise RuntimeError("device type could not be determined")
-    _require_on(module, places[0])
+    _check_on_device(module, places[0])
     args = inputs if isinstance(inputs, tuple) else (inputs,)
     return DataParallel(module, device_ids, output_device, dim)(*args, **(module_kwargs or {}))

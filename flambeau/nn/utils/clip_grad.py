@@ -20,12 +20,12 @@ __all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_
 Tensors = Tensor | Iterable[Tensor]
 
 
-def _listed(tensors: Tensors) -> list[Tensor]:
+def _as_list(tensors: Tensors) -> list[Tensor]:
     return [tensors] if isinstance(tensors, Tensor) else list(tensors)
 
 
 def _gradients(parameters: Tensors) -> list[Tensor]:
-    return [grad for p in _listed(parameters) if (grad := p.grad) is not None]
+    return [grad for p in _as_list(parameters) if (grad := p.grad) is not None]
 
 
 @no_grad()
@@ -34,7 +34,7 @@ def get_total_norm(
 ) -> Tensor:
     """Return the norm of all tensors together, as if they were one vector."""
     norm_type = float(norm_type)
-    tensors = _listed(tensors)
+    tensors = _as_list(tensors)
     spread: Any = next((t for t in tensors if isinstance(t, SpreadTensor)), None)
     if spread is not None:
         total = spread._total_norm(tensors, norm_type)
@@ -80,7 +80,7 @@ def clip_grad_norm_(
 ) -> Tensor:
     """Scale all gradients in place so that their total norm is at most `max_norm`; returns the norm before."""
     empty_hint = isinstance(parameters, types.GeneratorType)
-    parameters = _listed(parameters)
+    parameters = _as_list(parameters)
     if empty_hint and not parameters:
         warnings.warn("`parameters` is an empty generator, no gradient clipping will occur.", stacklevel=3)
     total = get_total_norm(_gradients(parameters), norm_type, error_if_nonfinite, foreach)

@@ -225,28 +225,28 @@ class Identity(BasePruningMethod):
         return default_mask
 
 
-class _Unstructured(BasePruningMethod):
+class _UnstructuredBase(BasePruningMethod):
     """Base of methods that prune single elements: `amount` is their number or fraction."""
 
     def __init__(self, amount: float):
         _validate_pruning_amount_init(amount)
         self.amount = amount
 
-    def _chosen(self, t: Tensor, count: int) -> Tensor:
+    def _choose(self, t: Tensor, count: int) -> Tensor:
         raise NotImplementedError
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         count = _compute_nparams_toprune(self.amount, t.numel())
         mask = default_mask.clone(memory_format=contiguous_format)
         if count:
-            mask.view(-1)[self._chosen(t, count)] = 0
+            mask.view(-1)[self._choose(t, count)] = 0
         return mask
 
 
-class RandomUnstructured(_Unstructured):
+class RandomUnstructured(_UnstructuredBase):
     """Pruning method that removes elements chosen at random."""
 
-    def _chosen(self, t: Tensor, count: int) -> Tensor:
+    def _choose(self, t: Tensor, count: int) -> Tensor:
         return rand_like(t).view(-1).topk(count).indices
 
     @classmethod
@@ -254,10 +254,10 @@ class RandomUnstructured(_Unstructured):
         return super().apply(module, name, amount=amount)
 
 
-class L1Unstructured(_Unstructured):
+class L1Unstructured(_UnstructuredBase):
     """Pruning method that removes the elements of smallest magnitude."""
 
-    def _chosen(self, t: Tensor, count: int) -> Tensor:
+    def _choose(self, t: Tensor, count: int) -> Tensor:
         return t.abs().reshape(-1).topk(count, largest=False).indices
 
     @classmethod

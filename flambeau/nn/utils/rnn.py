@@ -48,22 +48,22 @@ class PackedSequence(PackedSequence_):
             )
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
 
-    def _with(self, data: Tensor) -> PackedSequence:
+    def _replace_data(self, data: Tensor) -> PackedSequence:
         if data is self.data:
             return self
         return type(self)(data, self.batch_sizes, self.sorted_indices, self.unsorted_indices)
 
     def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
-        return self._with(self.data.to(*args, **kwargs))
+        return self._replace_data(self.data.to(*args, **kwargs))
 
     def cpu(self, *args: Any, **kwargs: Any) -> PackedSequence:
-        return self._with(self.data.cpu(*args, **kwargs))
+        return self._replace_data(self.data.cpu(*args, **kwargs))
 
     def cuda(self, *args: Any, **kwargs: Any) -> PackedSequence:
-        return self._with(self.data.cuda(*args, **kwargs))
+        return self._replace_data(self.data.cuda(*args, **kwargs))
 
     def pin_memory(self) -> PackedSequence:
-        return self._with(self.data.pin_memory())
+        return self._replace_data(self.data.pin_memory())
 
     def double(self) -> PackedSequence:
         return self.to(dt.float64)

@@ -20,7 +20,7 @@ def _named_tensors(module: Module) -> Iterator[tuple[str, Tensor]]:
     yield from module.named_buffers(remove_duplicate=False)
 
 
-def _ties(module: Module) -> dict[str, set[str]]:
+def _tied_names(module: Module) -> dict[str, set[str]]:
     """Return all names of each tensor that has several, by name."""
     names: dict[int, set[str]] = {}
     for name, value in _named_tensors(module):
@@ -28,9 +28,9 @@ def _ties(module: Module) -> dict[str, set[str]]:
     return {name: group for group in names.values() if len(group) > 1 for name in group}
 
 
-def _with_ties(module: Module, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _add_tied_names(module: Module, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the given tensors, also under the other names of the parameters they replace."""
-    ties = _ties(module)
+    ties = _tied_names(module)
     result: dict[str, Tensor] = {}
     for name, value in given.items():
         group = ties.get(name, {name})
@@ -80,7 +80,7 @@ def _swap(module: Module, name: str, value: Any) -> Any:
 
 
 @contextmanager
-def _replaced(module: Module, given: dict[str, Tensor]) -> Iterator[None]:
+def _replace_tensors(module: Module, given: dict[str, Tensor]) -> Iterator[None]:
     """Context manager: put the given tensors into the module, and its own back on exit."""
     before: dict[str, Any] = {}
     try:
@@ -103,12 +103,12 @@ def call_with(
     """Call a module with other parameters and buffers: the body of both functional_calls."""
     given = dict(parameters_and_buffers)
     if tie_weights:
-        given = _with_ties(module, given)
+        given = _add_tied_names(module, given)
     if strict:
         _check_names(module, given)
     args = () if args is None else args if isinstance(args, tuple) else (args,)
     try:
-        with _replaced(module, given):
+        with _replace_tensors(module, given):
             return module(*args, **(kwargs or {}))
     finally:
         parameters_and_buffers.update({name: given[name] for name in parameters_and_buffers})

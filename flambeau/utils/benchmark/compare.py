@@ -34,7 +34,7 @@ class _Table:
         for r in results:
             key = (r.num_threads, r.task_spec.env, r.as_row_name), r.description
             groups.setdefault(key, []).append(r)
-        self.cells = {key: _joined(found) for key, found in groups.items()}
+        self.cells = {key: _merge(found) for key, found in groups.items()}
         self.unit, self.scale = select_unit(min(m.median for m in self.cells.values()))
 
     def _decimals(self, column: str) -> int:
@@ -77,14 +77,14 @@ class _Table:
         for i, row in enumerate(self.rows):
             if i == 0 or row[0] != self.rows[i - 1][0]:
                 lines.append(f"{row[0]} threads: ".ljust(len(head), "-"))
-            cells = [self._coloured(row, column, body[column][i].center(widths[column])) for column in self.columns]
+            cells = [self._colour(row, column, body[column][i].center(widths[column])) for column in self.columns]
             lines.append("  |  ".join([names[i].ljust(name_width), *cells]))
         lines += ["", f"Times are in {unit_to_english(self.unit)}s ({self.unit})."]
         if self.warn and any(m.has_warnings for m in self.cells.values()):
             lines.append("(! XX%) Measurement has high variance, where XX is the IQR / median * 100.")
         return "\n".join([*lines, ""])
 
-    def _coloured(self, row: tuple, column: str, text: str) -> str:
+    def _colour(self, row: tuple, column: str, text: str) -> str:
         m = self.cells.get((row, column))
         if m is None or self.colorize is Colorize.NONE:
             return text
@@ -102,7 +102,7 @@ class _Table:
         return f"{_BAD}{text}{_END}" if ratio > 2 else text
 
 
-def _joined(found: Sequence[Measurement]) -> Measurement:
+def _merge(found: Sequence[Measurement]) -> Measurement:
     """Merge all measurements of one cell."""
     times = list(itertools.chain.from_iterable(m.times for m in found))
     return Measurement(1, times, found[0].task_spec) if len(found) > 1 else found[0]

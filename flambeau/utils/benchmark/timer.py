@@ -48,14 +48,14 @@ class Timer:
     def _timeit(self, number: int) -> float:
         return max(self._timer.timeit(number), 1e-9)
 
-    def _measured(self, number: int, times: list[float]) -> Measurement:
+    def _make_measurement(self, number: int, times: list[float]) -> Measurement:
         return Measurement(number, times, self._task_spec)
 
     def timeit(self, number: int = 1000000) -> Measurement:
         """Run the statement `number` times as one measurement, after a hundredth of that as a warm-up."""
         with set_torch_threads(self._task_spec.num_threads):
             self._timeit(max(int(number // 100), 2))
-            return self._measured(number, [self._timeit(number)])
+            return self._make_measurement(number, [self._timeit(number)])
 
     def repeat(self, repeat: int = -1, number: int = -1) -> None:
         """Raise NotImplementedError; use `blocked_autorange`."""
@@ -93,7 +93,7 @@ class Timer:
             return (
                 len(times) > 3
                 and sum(times) >= min_run_time
-                and self._measured(number, times).meets_confidence(threshold)
+                and self._make_measurement(number, times).meets_confidence(threshold)
             )
 
         return self._measure_until(enough, number, callback)
@@ -107,7 +107,7 @@ class Timer:
                 times.append(self._timeit(number))
                 if callback is not None:
                     callback(number, times[-1])
-        return self._measured(number, times)
+        return self._make_measurement(number, times)
 
     def _block_size(self, min_run_time: float) -> int:
         """Return the number of executions per measurement: a thousandth of the given time, and long compared with the clock's overhead."""

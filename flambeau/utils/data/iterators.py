@@ -153,9 +153,9 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._rota = itertools.cycle(range(self._num_workers))
         self._more_indices = True
         for _ in range(self._ahead):
-            self._give_task()
+            self._send_task()
 
-    def _give_task(self) -> None:
+    def _send_task(self) -> None:
         """Send the next indices to the next worker that still has data."""
         if not self._more_indices or (worker := self._next_worker()) is None:
             return
@@ -184,18 +184,18 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             else:
                 number = next(iter(self._ready), -1)
             if number in self._ready:
-                return self._hand_out(number)
+                return self._take_result(number)
             if not self._tasks:
                 if not self._persistent:
                     self._team.stop()
                 raise StopIteration
             self._collect()
 
-    def _hand_out(self, number: int) -> Any:
+    def _take_result(self, number: int) -> Any:
         data = self._ready.pop(number)
         if self._in_order:
             self._turn += 1
-        self._give_task()
+        self._send_task()
         if isinstance(data, Failure):
             data.reraise()
         return data
@@ -212,7 +212,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             self._load[worker] -= 1
             if isinstance(data, EndOfData):
                 self._active[worker] = False
-                self._give_task()
+                self._send_task()
             else:
                 self._ready[number] = data
         if not heard:

@@ -61,7 +61,7 @@ def histogram(tag: str, values: Any, bins: Any = "tensorflow", max_bins: int | N
         raise ValueError("The input has no element.")
     counts, limits = np.histogram(flat, bins=GEOMETRIC_BINS if isinstance(bins, str) and bins == "tensorflow" else bins)
     if max_bins is not None and len(counts) > max_bins:
-        counts, limits = _fewer_bins(counts, limits, max_bins)
+        counts, limits = _merge_bins(counts, limits, max_bins)
     filled = np.flatnonzero(counts)
     if filled.size == 0:
         raise ValueError("The histogram is empty, please file a bug report.")
@@ -75,7 +75,7 @@ def histogram(tag: str, values: Any, bins: Any = "tensorflow", max_bins: int | N
     return Summary(value=[Summary.Value(tag=tag, histo=proto)])
 
 
-def _fewer_bins(counts: np.ndarray, limits: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+def _merge_bins(counts: np.ndarray, limits: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
     """Merge neighbouring bins until there are about `most`."""
     step = len(counts) // most
     missing = -len(counts) % step

@@ -10,7 +10,7 @@ from flambeau import Tensor, nn
 from flambeau.autograd import Function
 from flambeau.kernels.library import regions as kernels
 from flambeau.kernels.library import sample
-from flambeau.nn.modules.utils import _unusual
+from flambeau.nn.modules.utils import _non_defaults
 
 from ._operators import operator
 from ._regions import pair
@@ -206,5 +206,5 @@ class DeformConv2d(nn.Module):
 
     def __repr__(self) -> str:
         text = f"{type(self).__name__}({self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}"
-        text += f", stride={self.stride}" + _unusual(self, padding=(0, 0), dilation=(1, 1), groups=1)
+        text += f", stride={self.stride}" + _non_defaults(self, padding=(0, 0), dilation=(1, 1), groups=1)
         return text + (", bias=False)" if self.bias is None else ")")

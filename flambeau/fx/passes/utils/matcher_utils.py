@@ -45,7 +45,7 @@ def _all_arguments(node: Node) -> list[Any]:
     return found
 
 
-def _paired_arguments(pn: Node, gn: Node) -> tuple[list, list] | None:
+def _pair_arguments(pn: Node, gn: Node) -> tuple[list, list] | None:
     """Return the arguments of both nodes in the same order; None if they cannot be compared."""
     if len(pn.args) == len(gn.args) and list(pn.kwargs) == list(gn.kwargs):
         return [*pn.args, *pn.kwargs.values()], [*gn.args, *gn.kwargs.values()]
@@ -90,7 +90,7 @@ class SubgraphMatcher:
             return []
         matches = list(self._search(candidates, InternalMatch(self.pattern_anchors), node_name_match))
         matches = [m for m in matches if self._is_contained(m.nodes_map) and validate_partition(_compute_nodes(m))]
-        return _without_overlap(matches) if self.remove_overlapping_matches else matches
+        return _drop_overlapping(matches) if self.remove_overlapping_matches else matches
 
     def _search(self, candidates: list, match: InternalMatch, name: str) -> Iterator[InternalMatch]:
         if not candidates:
@@ -134,7 +134,7 @@ class SubgraphMatcher:
         match.nodes_map[pn] = gn
         if pn.op == "placeholder":
             return True
-        pair = _paired_arguments(pn, gn)
+        pair = _pair_arguments(pn, gn)
         return pair is not None and self._match_arguments(*pair, match)
 
     def _match_arguments(self, wanted: Any, given: Any, match: InternalMatch) -> bool:
@@ -169,7 +169,7 @@ def _compute_nodes(match: InternalMatch) -> list[Node]:
     return [gn for pn, gn in match.nodes_map.items() if pn.op not in ("placeholder", "output")]
 
 
-def _without_overlap(matches: list[InternalMatch]) -> list[InternalMatch]:
+def _drop_overlapping(matches: list[InternalMatch]) -> list[InternalMatch]:
     taken: set[Node] = set()
     kept = []
     for match in matches:

@@ -168,21 +168,21 @@ class BaseHandler:
         """Return the model's outputs, computed without gradients."""
         try:
             with torch.inference_mode():
-                return self._ask_model(data, *args, **kwargs)
+                return self._run_model(data, *args, **kwargs)
         except (RuntimeError, ValueError, TypeError, IndexError, AssertionError) as e:  # the last: guards of a .pt2
             if not self._from_request or "CUDA" in str(e) or "memory" in str(e):
                 raise
             raise InvalidInput(f"The model cannot take this input: {e}") from e
 
-    def _ask_model(self, data: Any, *args: Any, **kwargs: Any) -> Any:
+    def _run_model(self, data: Any, *args: Any, **kwargs: Any) -> Any:
         if not callable(self.model):
-            return self._ask_session(data)
+            return self._run_session(data)
         if not isinstance(data, dict):
             return self.model(data.to(self.device), *args, **kwargs)
         needed = [data.pop(i.name) for i in self.inputs if not i.is_optional]
         return self.model(*needed, *args, **data, **kwargs)
 
-    def _ask_session(self, data: Any) -> Any:
+    def _run_session(self, data: Any) -> Any:
         """Run a session of onnxruntime, which takes NumPy arrays by name."""
         fed = data if isinstance(data, dict) else {self.model.get_inputs()[0].name: data}
         try:
@@ -221,9 +221,9 @@ class BaseHandler:
         except InvalidInput:
             if len(data) == 1:
                 raise
-        return [self._alone(row, index) for index, row in enumerate(data)]
+        return [self._handle_alone(row, index) for index, row in enumerate(data)]
 
-    def _alone(self, row: Any, index: int) -> Any:
+    def _handle_alone(self, row: Any, index: int) -> Any:
         self._from_request = self._own_batch = False
         try:
             return self.postprocess(self.inference(self.preprocess([row])))[0]
@@ -266,15 +266,15 @@ class BaseHandler:
         """Return the text that `GET /models/{name}?customized=true` adds to the description."""
         return None
 
-    def _asked(self, header: str) -> bool:
+    def _header_is_set(self, header: str) -> bool:
         return bool(self.context) and self.context.get_request_header(0, header) == "True"
 
     def _is_explain(self) -> bool:
-        self.explain = self._asked("explain")
+        self.explain = self._header_is_set("explain")
         return self.explain
 
     def _is_describe(self) -> bool:
-        return self._asked("describe")
+        return self._header_is_set("describe")
 
     def get_device(self) -> Any:
         """Return the device of the model."""

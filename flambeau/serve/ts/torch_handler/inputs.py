@@ -72,7 +72,7 @@ def of_model(model: Any) -> list[Input]:
     return [Input(p.name, is_optional=p.default is not p.empty) for p in parameters if p.kind in plain]
 
 
-def _parsed(value: Any) -> Any:
+def _parse(value: Any) -> Any:
     if not isinstance(value, (bytes, bytearray, str)):
         return value
     try:
@@ -87,11 +87,11 @@ def _by_name(values: dict[str, Any], inputs: list[Input]) -> dict[str, Any] | No
     if not all(i.name in values or i.is_optional for i in inputs) or not names & values.keys():
         return None
     if unknown := sorted(values.keys() - names):
-        raise InvalidInput(f"{_wanted(inputs)} It has no input {', '.join(map(repr, unknown))}.")
+        raise InvalidInput(f"{_describe_inputs(inputs)} It has no input {', '.join(map(repr, unknown))}.")
     return dict(values)
 
 
-def _wanted(inputs: list[Input]) -> str:
+def _describe_inputs(inputs: list[Input]) -> str:
     needed = [i.name for i in inputs if not i.is_optional]
     example = ", ".join(f'"{name}": [...]' for name in needed)
     return f"The model takes {len(needed)} input{'s' * (len(needed) != 1)}: {{{example}}}."
@@ -100,8 +100,8 @@ def _wanted(inputs: list[Input]) -> str:
 def values_of(row: dict[str, Any], inputs: list[Input]) -> dict[str, Any]:
     """Return a request's value for each input: fields of a form or of a JSON object by name, or a list in the inputs' order."""
     if (found := _by_name(row, inputs)) is not None:
-        return {name: _parsed(value) for name, value in found.items()}
-    value = _parsed(row["data"] if "data" in row else row.get("body"))
+        return {name: _parse(value) for name, value in found.items()}
+    value = _parse(row["data"] if "data" in row else row.get("body"))
     for key in ("data", "inputs", "instances", None):
         if isinstance(value, dict):
             if (found := _by_name(value, inputs)) is not None:
@@ -110,11 +110,11 @@ def values_of(row: dict[str, Any], inputs: list[Input]) -> dict[str, Any]:
                 value = value[key]
     needed = [i.name for i in inputs if not i.is_optional] or [i.name for i in inputs[:1]]
     if isinstance(value, dict) or value is None:
-        raise InvalidInput(f"{_wanted(inputs)} Got {'nothing' if value is None else sorted(map(str, value))}.")
+        raise InvalidInput(f"{_describe_inputs(inputs)} Got {'nothing' if value is None else sorted(map(str, value))}.")
     if len(needed) == 1:
         return {needed[0]: value}
     if not isinstance(value, list) or not len(needed) <= len(value) <= len(inputs):
-        raise InvalidInput(f"{_wanted(inputs)} A list has one value for each of them, in this order.")
+        raise InvalidInput(f"{_describe_inputs(inputs)} A list has one value for each of them, in this order.")
     return {i.name: v for i, v in zip(inputs, value)}
 
 

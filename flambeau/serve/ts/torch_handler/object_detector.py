@@ -17,9 +17,9 @@ class ObjectDetector(VisionHandler):
     threshold = 0.5
 
     def postprocess(self, data: Any) -> list[list[dict[str, Any]]]:
-        return [self._found(row) for row in data]
+        return [self._detections(row) for row in data]
 
-    def _found(self, row: dict[str, Any]) -> list[dict[str, Any]]:
+    def _detections(self, row: dict[str, Any]) -> list[dict[str, Any]]:
         sure = row["scores"] >= self.threshold
         boxes, labels, scores = (row[key][sure].tolist() for key in ("boxes", "labels", "scores"))
         return [

@@ -72,7 +72,7 @@ class WorkerPool:
         if not nbytes:
             return UntypedStorage(0)
         self._look_for_ended()
-        number = self._fitting(nbytes)
+        number = self._find_fitting(nbytes)
         if number is None:
             number, root = self._count, SharedBlock.allocate(-(-round_size(nbytes) // mmap.PAGESIZE) * mmap.PAGESIZE)
             self._count += 1
@@ -82,7 +82,7 @@ class WorkerPool:
         self._lent[number] = root, weakref.ref(lease)
         return UntypedStorage.borrow(root.ptr, nbytes, lease)
 
-    def _fitting(self, nbytes: int) -> int | None:
+    def _find_fitting(self, nbytes: int) -> int | None:
         for number, root in self._free.items():
             if nbytes <= root.nbytes <= max(2 * nbytes, _SMALL):
                 return number

@@ -73,7 +73,7 @@ class LoaderEnd:
 
     def receive(self) -> list[Answer]:
         """Return all complete answers that have arrived; raises ChannelClosed after the last one."""
-        self._drain()
+        self._receive_pending()
         messages: list[Answer] = []
         while (message := self._next_message()) is not None:
             messages.append(message)
@@ -81,7 +81,7 @@ class LoaderEnd:
             raise ChannelClosed
         return messages
 
-    def _drain(self) -> None:
+    def _receive_pending(self) -> None:
         while not self._closed_by_worker:
             try:
                 data, ancillary, _, _ = self._socket.recvmsg(_CHUNK, _ANCILLARY, socket.MSG_CMSG_CLOEXEC)
@@ -155,12 +155,12 @@ class WorkerEnd:
         self._socket.close()
 
     def receive(self) -> Any:
-        nbytes, *_ = _HEAD.unpack(self._exactly(_HEAD.size))
-        message, returned, lost = pickle.loads(self._exactly(nbytes))
+        nbytes, *_ = _HEAD.unpack(self._receive_exactly(_HEAD.size))
+        message, returned, lost = pickle.loads(self._receive_exactly(nbytes))
         worker_pool().taken_back(returned, lost)
         return message
 
-    def _exactly(self, count: int) -> bytes:
+    def _receive_exactly(self, count: int) -> bytes:
         parts = []
         while count:
             try:

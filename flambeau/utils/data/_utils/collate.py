@@ -29,7 +29,7 @@ _stack, _tensor, _as_tensor = _ops["stack"], _ops["tensor"], _ops["as_tensor"]
 
 CollateMap = dict[Any, Callable]
 
-_NO_NUMBERS = frozenset("SaUO")  # kinds of NumPy dtypes that no tensor has: strings and objects
+_TEXT_KINDS = frozenset("SaUO")  # kinds of NumPy dtypes that no tensor has: strings and objects
 
 _LARGE_SAMPLE = 1 << 18  # bytes: from here on threads copy faster than one
 
@@ -43,11 +43,11 @@ def default_convert(data: Any) -> Any:
     if isinstance(data, Tensor):
         return data
     if isinstance(data, (np.ndarray, np.generic)):
-        return data if data.dtype.kind in _NO_NUMBERS else _as_tensor(data)
+        return data if data.dtype.kind in _TEXT_KINDS else _as_tensor(data)
     return each_part(data, default_convert)
 
 
-def _unsupported(found: Any) -> TypeError:
+def _unsupported_error(found: Any) -> TypeError:
     return TypeError(
         f"default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {found}"
     )
@@ -79,7 +79,7 @@ def collate(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
             raise RuntimeError("each element in list of batch should be of equal size")
         columns = [collate(samples, collate_fn_map=collate_fn_map) for samples in zip(*batch)]
         return columns if isinstance(first, tuple) else rebuilt_sequence(first, columns)
-    raise _unsupported(kind)
+    raise _unsupported_error(kind)
 
 
 # -- one type of field each -------------------------------------------------------------------------------------------
@@ -145,8 +145,8 @@ def _lay_side_by_side(out: Tensor, places: list[int], batch: Any) -> None:
 
 def collate_numpy_array_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
     first = batch[0]
-    if first.dtype.kind in _NO_NUMBERS:
-        raise _unsupported(first.dtype)
+    if first.dtype.kind in _TEXT_KINDS:
+        raise _unsupported_error(first.dtype)
     d = FROM_NUMPY.get(first.dtype)
     plain = (collate_fn_map or {}).get(Tensor, collate_tensor_fn) is collate_tensor_fn
     if plain and d is not None and all(b.dtype == first.dtype and b.shape == first.shape for b in batch):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 
-class _Unquoted(str):
+class _PlainText(str):
     """Text whose repr has no quotes: KeyError shows the repr of its argument, which would make a traceback one long line."""
 
     def __repr__(self) -> str:
@@ -36,9 +36,9 @@ class Failure:
     def reraise(self) -> NoReturn:
         """Raise the same type of exception here, with the worker's traceback in its message."""
         message = f"Caught {self.name} {self.where}.\nOriginal {self.text}"
-        raise self._rebuilt(_Unquoted(message) if self.kind is KeyError else message)
+        raise self._rebuild_exception(_PlainText(message) if self.kind is KeyError else message)
 
-    def _rebuilt(self, message: str) -> BaseException:
+    def _rebuild_exception(self, message: str) -> BaseException:
         try:
             if self.kind is not None and getattr(self.kind, "message", None):
                 return self.kind(message=message)  # type: ignore[call-arg]

@@ -46,7 +46,7 @@ class MapFetcher:
         if not self.auto_collation:
             return self.collate_fn(self.dataset[index])
         if self.collate_fn is default_collate:
-            batch = _gathered(self.dataset, index)
+            batch = _gather_rows(self.dataset, index)
             if batch is not None:
                 return batch
         if self.getitems:
@@ -55,7 +55,7 @@ class MapFetcher:
         return self.collate_fn([dataset[i] for i in index])
 
 
-def _gathered(dataset: Any, index: Any) -> list | None:
+def _gather_rows(dataset: Any, index: Any) -> list | None:
     """Return the batch of a TensorDataset, or a subset of one, in one operation: the same as collating its samples one by one.
     None if that might differ (a subclass may have its own samples, indices may be anything)."""
     while type(dataset) is Subset and type(dataset.indices) in (list, range):

@@ -16,8 +16,8 @@ from .channel import ChannelClosed, LoaderEnd, open_channel
 from .worker import Job, worker_loop
 
 _CHECK_SECONDS = 5.0  # how often to look at processes that neither answer nor signal their end
-_PATIENCE = 5.0  # how long a worker may take to finish what it is doing when stopped
-_SOON = 0.05  # seconds, for a finalizer to end
+_JOIN_SECONDS = 5.0  # how long a worker may take to finish what it is doing when stopped
+_POLL_SECONDS = 0.05  # seconds, for a finalizer to end
 _EVENTS = select.POLLIN | select.POLLHUP | select.POLLERR
 
 
@@ -28,7 +28,7 @@ class _Crew:
         self.owner = os.getpid()
         self.channels: list[LoaderEnd] = []
         self.processes: list[Any] = []
-        self.patience = _PATIENCE
+        self.patience = _JOIN_SECONDS
 
     def stop(self) -> None:
         if os.getpid() != self.owner:  # a forked child has copies of these objects, but the workers are not its own
@@ -42,14 +42,14 @@ class _Crew:
                 getattr(process, force)()
             _join(alive, 1.0)
 
-    def wind_up(self) -> None:
+    def shut_down(self) -> None:
         """Stop the workers where Python would lose a Ctrl-C: one that arrives in the meantime is raised afterwards."""
         try:
             self.stop()
         except KeyboardInterrupt:
             self.patience = 0.0
             self.stop()
-            threading.Timer(_SOON, _thread.interrupt_main).start()
+            threading.Timer(_POLL_SECONDS, _thread.interrupt_main).start()
 
 
 def _join(processes: list[Any], seconds: float) -> None:
@@ -64,7 +64,7 @@ class Team:
     def __init__(self, context: Any, jobs: list[Job]):
         self._crew = crew = _Crew()
         self.channels, self.processes = crew.channels, crew.processes
-        self.stop = weakref.finalize(self, crew.wind_up)  # when the team goes, or the interpreter exits
+        self.stop = weakref.finalize(self, crew.shut_down)  # when the team goes, or the interpreter exits
         self._poll = select.poll()
         self._numbers: dict[int, int] = {}
         try:
@@ -103,7 +103,7 @@ class Team:
         while True:
             wait = _CHECK_SECONDS if deadline is None else min(_CHECK_SECONDS, max(0.0, deadline - time.monotonic()))
             ready = {self._numbers[fd] for fd, _ in self._poll.poll(wait * 1000)}
-            messages = [message for number in sorted(ready) for message in self._hear(number)]
+            messages = [message for number in sorted(ready) for message in self._receive_answer(number)]
             if messages:
                 return iter(messages)
             if not ready:
@@ -111,7 +111,7 @@ class Team:
             if deadline is not None and time.monotonic() >= deadline:
                 return iter(())
 
-    def _hear(self, number: int) -> list[Any]:
+    def _receive_answer(self, number: int) -> list[Any]:
         channel = self.channels[number]
         if channel.wants_to_send():
             channel.flush()
@@ -124,7 +124,7 @@ class Team:
                     raise ChannelClosed
             return messages
         except ChannelClosed:
-            raise self._death_of(number) from None
+            raise self._describe_death(number) from None
         except RuntimeError:  # messages and their memory no longer match
             self.stop()
             raise
@@ -132,11 +132,11 @@ class Team:
     def _look_for_the_dead(self) -> None:
         for number, process in enumerate(self.processes):
             if not process.is_alive():
-                raise self._death_of(number)
+                raise self._describe_death(number)
 
-    def _death_of(self, number: int) -> RuntimeError:
+    def _describe_death(self, number: int) -> RuntimeError:
         process = self.processes[number]
-        process.join(_PATIENCE)
+        process.join(_JOIN_SECONDS)
         pid, code = process.pid, process.exitcode
         self.stop()
         if code is not None and code < 0:

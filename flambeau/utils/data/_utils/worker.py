@@ -100,12 +100,12 @@ class _Worker:
         while True:
             message = self.channel.receive()
             if isinstance(message, NextEpoch):
-                self._start_over(message.number)
+                self._start_epoch(message.number)
             else:
                 number, index = message
                 self._answer(number, self._result(index))
 
-    def _start_over(self, epoch: int) -> None:
+    def _start_epoch(self, epoch: int) -> None:
         self.epoch, self.ended = epoch, False
         try:
             self.fetcher = self.job.fetcher()

@@ -8,7 +8,7 @@ from .....core import dtype as dt
 from .....core.tensor import Tensor
 from .....nn.modules import conv as floats
 from .....nn.modules.module import Module
-from .....nn.modules.utils import _ntuple, _unusual
+from .....nn.modules.utils import _non_defaults, _ntuple
 from .....nn.utils.fusion import fuse_conv_bn_weights
 from .....ops.creation.construct import tensor
 from .....ops.creation.filled import zeros
@@ -140,7 +140,7 @@ class _ConvNd(WeightedQuantizedModule):
         text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
         none, one = (0,) * self._DIMS, (1,) * self._DIMS
         text += f", scale={self.scale}, zero_point={self.zero_point}"
-        text += _unusual(self, padding=none, dilation=one, output_padding=none, groups=1)
+        text += _non_defaults(self, padding=none, dilation=one, output_padding=none, groups=1)
         return text + (", bias=False" if self.bias() is None else "")
 
     # -- files -------------------------------------------------------------------------------------------------------

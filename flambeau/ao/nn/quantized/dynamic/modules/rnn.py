@@ -11,7 +11,7 @@ import flambeau as torch
 from ...... import nn
 from ......core.tensor import Tensor
 from ......jit.marks import overload as _overload_method
-from ......nn.modules.utils import _unusual
+from ......nn.modules.utils import _non_defaults
 from ......nn.utils.rnn import PackedSequence
 from ......ops.quantizing.operators import quantized as Q
 from ...modules.utils import _hide_packed_params_repr
@@ -91,7 +91,7 @@ class RNNBase(nn.Module):
 
     def extra_repr(self) -> str:
         usual = {"num_layers": 1, "bias": True, "batch_first": False, "dropout": 0, "bidirectional": False}
-        return f"{self.input_size}, {self.hidden_size}" + _unusual(self, **usual)
+        return f"{self.input_size}, {self.hidden_size}" + _non_defaults(self, **usual)
 
     def __repr__(self) -> str:
         return _hide_packed_params_repr(self, (PackedParameter, nn.ModuleList))
