@@ -23,7 +23,7 @@ _convert = unwatched(convert)
 _NUMBERS = frozenset((int, float, bool, type(None)))  # settings of operators, which are never cast
 
 
-def _seen(tensor: Tensor, target: dtype, *same: Any) -> Tensor:
+def _visible_convert(tensor: Tensor, target: dtype, *same: Any) -> Tensor:
     """Convert a tensor to another dtype by a call that modes see as `Tensor.to`."""
     return tensor.to(target)
 
@@ -47,7 +47,7 @@ class Casting(modes.Mode):
             casts.active = True
 
     def prepared(
-        self, op: Any, function: Callable, args: tuple, kwargs: dict, cast: Callable = _seen
+        self, op: Any, function: Callable, args: tuple, kwargs: dict, cast: Callable = _visible_convert
     ) -> tuple[Callable, tuple, dict, bool]:
         run = unwatched(function)
         if not casts.active:
@@ -103,14 +103,14 @@ def _target(policy: str, args: tuple, kwargs: dict) -> dtype:
         return float32
     widest = casts.dtype
     for value in (*args, *kwargs.values()):
-        widest = _wider(widest, value)
+        widest = _widest_dtype(widest, value)
     return widest
 
 
-def _wider(widest: dtype, value: Any) -> dtype:
+def _widest_dtype(widest: dtype, value: Any) -> dtype:
     if isinstance(value, (list, tuple)):
         for item in value:
-            widest = _wider(widest, item)
+            widest = _widest_dtype(widest, item)
     elif isinstance(value, Tensor) and value.dtype.is_floating_point and value.device.type == casts.kind:
         if value.dtype not in (casts.dtype, float32, float64):
             raise RuntimeError(

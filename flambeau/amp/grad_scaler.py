@@ -81,7 +81,7 @@ class GradScaler:
     def _progress(self, optimizer: Optimizer) -> _Progress:
         return self._per_optimizer_states.setdefault(id(optimizer), _Progress())
 
-    def _current(self, asking: str) -> Tensor:
+    def _require_scale(self, asking: str) -> Tensor:
         if self._scale is None:
             raise AssertionError(f"Attempted {asking} but _scale is None.  {_NOT_SCALED}")
         return self._scale
@@ -106,7 +106,7 @@ class GradScaler:
         """Divide the gradients of the optimizer's parameters by the factor, for example to clip them before `step`."""
         if not self._enabled:
             return
-        current = self._current("unscale_")
+        current = self._require_scale("unscale_")
         progress = self._progress(optimizer)
         if progress.stage is OptState.UNSCALED:
             raise RuntimeError("unscale_() has already been called on this optimizer since the last update().")
@@ -141,7 +141,7 @@ class GradScaler:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
             raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
-        self._current("step")
+        self._require_scale("step")
         progress = self._progress(optimizer)
         if progress.stage is OptState.STEPPED:
             raise RuntimeError("step() has already been called since the last update().")
@@ -171,7 +171,7 @@ class GradScaler:
             if progress.stage is OptState.READY:
                 self._check_inf_per_device(optimizer)
             own = getattr(optimizer, "grad_scale", None)
-            current = self._current("step")
+            current = self._require_scale("step")
             factor = current if own is None else current * own
             optimizer.grad_scale = None if progress.stage is OptState.UNSCALED else factor
             optimizer.found_inf = sum(
@@ -193,12 +193,12 @@ class GradScaler:
         """Adapt the factor: smaller after infinite gradients, larger after many steps without. Or set it."""
         if not self._enabled:
             return
-        current = self._current("update")
+        current = self._require_scale("update")
         if new_scale is None:
             found = [f for progress in self._per_optimizer_states.values() for f in progress.found_inf.values()]
             if not found:
                 raise AssertionError("No inf checks were recorded prior to update.")
-            self._adapt(current, found)
+            self._update_scale_and_growth(current, found)
         elif isinstance(new_scale, float):
             current.fill_(new_scale)
         else:
@@ -206,7 +206,7 @@ class GradScaler:
             current.copy_(new_scale)
         self._per_optimizer_states.clear()
 
-    def _adapt(self, current: Tensor, found: list[Tensor]) -> None:
+    def _update_scale_and_growth(self, current: Tensor, found: list[Tensor]) -> None:
         """Update the factor and the count of good steps on the device, without reading them, which would wait for it."""
         tracker: Any = self._growth_tracker
         assert tracker is not None
@@ -264,7 +264,7 @@ class GradScaler:
 
     def _check_inf_per_device(self, optimizer: Optimizer) -> dict[Any, Tensor]:
         """Look for infinities without changing the gradients."""
-        self._current("_check_inf_per_device")
+        self._require_scale("_check_inf_per_device")
         progress = self._progress(optimizer)
         progress.found_inf = self._unscale_grads_(optimizer, full((), 1.0, dtype=dt.float32), True)
         return progress.found_inf

@@ -23,7 +23,7 @@ def _as_list(value: Any) -> list[Any]:
     return [value] if isinstance(value, (Tensor, GradientEdge)) or not isinstance(value, Iterable) else list(value)
 
 
-def _described(out: Any) -> tuple[Any, ...] | None:
+def _describe_output(out: Any) -> tuple[Any, ...] | None:
     """Return (shape, dtype, device) of an output, a tensor or an edge of the graph; None if the edge's node does not know them."""
     if isinstance(out, GradientEdge):
         if not isinstance(out.node, AccumulateGrad):
@@ -46,7 +46,7 @@ def _starting_gradients(outputs: list[Any], gradients: list[Any]) -> list[Tensor
     """Return the gradients to start from: ones for scalar outputs, given ones after checking shape and dtype."""
     result: list[Tensor] = []
     for i, (out, g) in enumerate(zip(outputs, gradients)):
-        known = _described(out)
+        known = _describe_output(out)
         if is_named(g):
             g = _without_names(g)
         if known is None and isinstance(g, Tensor):

@@ -31,7 +31,7 @@ class DualLevel(modes.Mode):
 open_levels: list[DualLevel] = []
 
 
-def _held(x: Tensor) -> Tensor | None:
+def _tangent_of(x: Tensor) -> Tensor | None:
     held = x.__dict__.get("_tangent")
     return None if held is None else held[1]
 
@@ -41,10 +41,10 @@ def tangent_of(x: Tensor) -> Tensor | None:
     if not open_levels:
         return None
     if "_tangent" not in x.__dict__ and x._base is not None and _can_carry(x):
-        whole = _held(x._base)
+        whole = _tangent_of(x._base)
         if whole is not None:
             carry(x, _part(whole, x._base, x))
-    return _held(x)
+    return _tangent_of(x)
 
 
 def _can_carry(x: Tensor) -> bool:

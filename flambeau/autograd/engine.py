@@ -316,20 +316,20 @@ def show_forward_call(node: Node) -> None:
         missing = (
             "No forward pass information available. Enable detect anomaly during forward pass for more information."
         )
-        _say(f"Error detected in {node.name()}. {missing}")
+        _warn_or_print(f"Error detected in {node.name()}. {missing}")
         return
-    _say(f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n{trace.text}")
+    _warn_or_print(f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n{trace.text}")
     while trace is not None and trace.parent is not None:
         parent = trace.parent
         what = f"Previous calculation was induced by {parent.name()}."
         trace = parent.trace
         if trace is None:
-            _say(f"{what} No forward pass information available for it.")
+            _warn_or_print(f"{what} No forward pass information available for it.")
         else:
-            _say(f"{what} Traceback of forward call that induced the previous calculation:\n{trace.text}")
+            _warn_or_print(f"{what} Traceback of forward call that induced the previous calculation:\n{trace.text}")
 
 
-def _say(text: str) -> None:
+def _warn_or_print(text: str) -> None:
     """Warn; if warnings are errors, print instead, so that the error being explained is not hidden."""
     try:
         warnings.warn(text, UserWarning, stacklevel=3)

@@ -50,7 +50,7 @@ class _Level(DualLevel):
             raise NotImplementedError("forward_ad does not work on tensors inside vmap: use torch.func.jvp there")
         if op.in_place:
             return _push_in_place(function, args, kwargs, found)
-        return _push(function, args, kwargs, found)
+        return _push_forward(function, args, kwargs, found)
 
 
 def _tensors(tree: Any) -> list[Tensor]:
@@ -59,20 +59,20 @@ def _tensors(tree: Any) -> list[Tensor]:
     return [t for part in tree for t in _tensors(part)] if isinstance(tree, (tuple, list)) else []
 
 
-def _replaced(tree: Any, new: dict[int, Tensor]) -> Any:
+def _replace_tensors(tree: Any, new: dict[int, Tensor]) -> Any:
     if isinstance(tree, Tensor):
         return new.get(id(tree), tree)
     if type(tree) is dict:
-        return {k: _replaced(v, new) for k, v in tree.items()}
-    return type(tree)(_replaced(v, new) for v in tree) if type(tree) in (tuple, list) else tree
+        return {k: _replace_tensors(v, new) for k, v in tree.items()}
+    return type(tree)(_replace_tensors(v, new) for v in tree) if type(tree) in (tuple, list) else tree
 
 
-def _push(function: AnyFunction, args: tuple[Any, ...], kwargs: dict[str, Any], duals: list[Tensor]) -> Any:
+def _push_forward(function: AnyFunction, args: tuple[Any, ...], kwargs: dict[str, Any], duals: list[Tensor]) -> Any:
     """Call the operator, and set the tangents of its results."""
     records = grad_mode.enabled and any(x.requires_grad for x in _tensors((args, tuple(kwargs.values()))))
     with enable_grad():
         starts = {id(x): x.view_as(x) if records and x.requires_grad else x.detach().requires_grad_() for x in duals}
-        result = function(*_replaced(args, starts), **_replaced(kwargs, starts))
+        result = function(*_replace_tensors(args, starts), **_replace_tensors(kwargs, starts))
         outputs = [t for t in _tensors(result) if t.requires_grad]
         viewed = next((x for x in duals for t in outputs if t._storage is x._storage), None)
         tangents = [] if viewed is not None else _tangents(outputs, starts, duals, records)
@@ -87,7 +87,7 @@ def _push(function: AnyFunction, args: tuple[Any, ...], kwargs: dict[str, Any], 
         carry(carrier, laid_out_like(tangent, carrier))
     if isinstance(result, tuple) and type(result) is not tuple:  # a named result, made of one iterable
         return type(result)(new.get(id(t), t) for t in result)
-    return _replaced(result, new)
+    return _replace_tensors(result, new)
 
 
 def _push_view(function: AnyFunction, args: tuple[Any, ...], kwargs: dict[str, Any], viewed: Tensor) -> Any:
@@ -95,7 +95,7 @@ def _push_view(function: AnyFunction, args: tuple[Any, ...], kwargs: dict[str, A
     tangent = tangent_of(viewed)
     assert tangent is not None
     result = function(*args, **kwargs)
-    parts = function(*_replaced(args, {id(viewed): tangent}), **_replaced(kwargs, {id(viewed): tangent}))
+    parts = function(*_replace_tensors(args, {id(viewed): tangent}), **_replace_tensors(kwargs, {id(viewed): tangent}))
     for out, part in zip(_tensors(result), _tensors(parts)):
         carry(out, part)
     return result
@@ -122,7 +122,7 @@ def _push_in_place(function: AnyFunction, args: tuple[Any, ...], kwargs: dict[st
     def out_of_place(first: Tensor, *rest: Any, **options: Any) -> Any:
         return function(first.clone(), *rest, **options)
 
-    pushed = _push(out_of_place, args, kwargs, duals)
+    pushed = _push_forward(out_of_place, args, kwargs, duals)
     tangent = tangent_of(pushed)
     changed = function(*args, **kwargs)
     give(args[0], pushed.new_zeros(pushed.shape) if tangent is None else tangent)

@@ -22,7 +22,7 @@ def apply_forwards(cls: Any, ctx: Any, args: tuple[Any, ...]) -> Any:
                 outputs[i] = out.view_as(out)
         given = [_zeros(a, t) if ctx.materialize_grads else t for a, t in zip(args, tangents)]
         versions = [None if t is None else t._version for t in given]
-        found = _pushed(cls, ctx, given)
+        found = _push_tangents(cls, ctx, given)
     if len(found) != len(outputs):
         raise RuntimeError(
             f"Function's jvp returned an invalid number of forward gradients (expected {len(outputs)} but got"
@@ -39,11 +39,11 @@ def apply_forwards(cls: Any, ctx: Any, args: tuple[Any, ...]) -> Any:
                 " input inplace, then the jvp function must modify the corresponding gradient inplace."
             )
     for i, (out, tangent) in enumerate(zip(outputs, found)):
-        _hand_over(ctx, args, given, out, tangent, i)
+        _set_tangent(ctx, args, given, out, tangent, i)
     return tuple(outputs) if isinstance(result, (tuple, list)) else outputs[0]
 
 
-def _pushed(cls: Any, ctx: Any, tangents: list[Any]) -> list[Any]:
+def _push_tangents(cls: Any, ctx: Any, tangents: list[Any]) -> list[Any]:
     ctx._pushing_forward = True
     try:
         pushed = cls.jvp(ctx, *tangents)
@@ -61,11 +61,11 @@ class Transposed(Node):
         self.of, self.output_count = of, len(of.edges)
 
     def share(self, index: int) -> Tensor:
-        share = self._nothing(index)
+        share = self._zeros_for_input(index)
         share._set_history(self, index)
         return share
 
-    def _nothing(self, index: int) -> Tensor:
+    def _zeros_for_input(self, index: int) -> Tensor:
         shape, dtype, device = self.of.inputs[index]
         return fill_raw(empty(shape, dtype, device), 0)
 
@@ -73,8 +73,8 @@ class Transposed(Node):
         ctx = self.of.ctx
         tangents: list[Any] = [None] * len(ctx.needs_input_grad)
         for k, (position, g) in enumerate(zip(self.of.positions, grads)):
-            tangents[position] = self._nothing(k) if g is None and ctx.materialize_grads else g
-        return tuple(_pushed(self.of.cls, ctx, tangents))
+            tangents[position] = self._zeros_for_input(k) if g is None and ctx.materialize_grads else g
+        return tuple(_push_tangents(self.of.cls, ctx, tangents))
 
 
 def _zeros(argument: Any, tangent: Tensor | None) -> Tensor | None:
@@ -88,7 +88,7 @@ def _is_differentiable(x: Any) -> bool:
     return isinstance(x, Tensor) and (x.dtype.is_floating_point or x.dtype.is_complex)
 
 
-def _hand_over(ctx: Any, args: tuple[Any, ...], given: list[Any], out: Any, tangent: Any, index: int) -> None:
+def _set_tangent(ctx: Any, args: tuple[Any, ...], given: list[Any], out: Any, tangent: Any, index: int) -> None:
     """Set the tangent of an output to the result of jvp."""
     if not _is_differentiable(out) or any(out is n for n in ctx._non_differentiable):
         if tangent is not None:

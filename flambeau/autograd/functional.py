@@ -33,7 +33,7 @@ def _as_tuple(given: Any, argument: str, function: str) -> tuple[Tensors, bool]:
     return given, True
 
 
-def _prepared(inputs: Tensors, create_graph: bool) -> Tensors:
+def _prepare_inputs(inputs: Tensors, create_graph: bool) -> Tensors:
     """Return inputs to differentiate with respect to: joined to the caller's graph only if derivatives are to be differentiated."""
     return tuple(t.view_as(t) if create_graph and t.requires_grad else t.detach().requires_grad_() for t in inputs)
 
@@ -44,7 +44,7 @@ def _finish(results: Any, create_graph: bool) -> Any:
     return results.detach() if isinstance(results, Tensor) else tuple(_finish(r, create_graph) for r in results)
 
 
-def _shaped(results: tuple[Any, ...], is_tuple: bool) -> Any:
+def _unpack(results: tuple[Any, ...], is_tuple: bool) -> Any:
     return results if is_tuple else results[0]
 
 
@@ -125,26 +125,26 @@ def vjp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
     """
     given, is_tuple = _as_tuple(inputs, "inputs", "vjp")
     with enable_grad():
-        points = _prepared(given, create_graph)
+        points = _prepare_inputs(given, create_graph)
         outputs, several = _evaluate(func, points, "vjp")
         vectors = _check_vector(v, outputs, several, "vjp", "the user-provided function returns", create_graph)
         products = _gradients(outputs, points, vectors, create_graph, _OUTPUT if strict else None)
         if strict and create_graph:
             _require_gradients(products, _AGAIN)
-    return _shaped(_finish(outputs, create_graph), several), _shaped(_finish(products, create_graph), is_tuple)
+    return _unpack(_finish(outputs, create_graph), several), _unpack(_finish(products, create_graph), is_tuple)
 
 
 def jvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, ...]:  # fmt: skip
     """Return (func(inputs), the Jacobian times the vector `v`)."""
     given, is_tuple = _as_tuple(inputs, "inputs", "jvp")
     with enable_grad():
-        points = _prepared(given, create_graph)
+        points = _prepare_inputs(given, create_graph)
         vectors = _check_vector(v, points, is_tuple, "jvp", "the input to the user-provided function has", create_graph)
         outputs, several = _evaluate(func, points, "jvp")
         products = _forward(outputs, points, vectors, create_graph, _OUTPUT if strict else None)
         if strict and create_graph:
             _require_gradients(products, _AGAIN)
-    return _shaped(_finish(outputs, create_graph), several), _shaped(_finish(products, create_graph), several)
+    return _unpack(_finish(outputs, create_graph), several), _unpack(_finish(products, create_graph), several)
 
 
 def _forward(
@@ -194,7 +194,7 @@ def _jacobian(
 ) -> Any:
     given, is_tuple = _as_tuple(inputs, "inputs", "jacobian")
     with enable_grad():
-        points = _prepared(given, create_graph)
+        points = _prepare_inputs(given, create_graph)
         outputs, several = _evaluate(func, points, "jacobian")
         if strategy == "forward-mode":
             blocks = _columns_at_once(outputs, points, create_graph)
@@ -205,8 +205,8 @@ def _jacobian(
             if strict is _EACH_OUTPUT and create_graph:
                 for row in blocks:
                     _require_gradients(row, _AGAIN)
-    table = tuple(_shaped(row, is_tuple) for row in blocks)
-    return _finish(_shaped(table, several), create_graph)
+    table = tuple(_unpack(row, is_tuple) for row in blocks)
+    return _finish(_unpack(table, several), create_graph)
 
 
 def _unit_vectors(like: Tensor) -> list[Tensor]:
@@ -225,7 +225,7 @@ def _rows(outputs: Tensors, points: Tensors, create_graph: bool, strict: Complai
         _require_gradients(outputs, strict[0])
     for i, out in enumerate(outputs):
         rows = [_gradients((out,), points, (unit,), create_graph, strict, i) for unit in _unit_vectors(out)]
-        blocks.append(tuple(_stacked([r[k] for r in rows], (*out.shape, *p.shape), p) for k, p in enumerate(points)))
+        blocks.append(tuple(_stack([r[k] for r in rows], (*out.shape, *p.shape), p) for k, p in enumerate(points)))
     return blocks
 
 
@@ -252,7 +252,7 @@ def _columns_at_once(outputs: Tensors, points: Tensors, create_graph: bool) -> l
     return [tuple(row) for row in table]
 
 
-def _stacked(parts: list[Tensor], shape: tuple[int, ...], like: Tensor) -> Tensor:
+def _stack(parts: list[Tensor], shape: tuple[int, ...], like: Tensor) -> Tensor:
     if not parts:
         return like.new_zeros(shape)
     return stack(parts).reshape(shape)
@@ -306,13 +306,13 @@ def _hessian_product(
 ) -> tuple[Any, ...]:
     given, is_tuple = _as_tuple(inputs, "inputs", name)
     with enable_grad():
-        points = _prepared(given, create_graph)
+        points = _prepare_inputs(given, create_graph)
         vectors = _check_vector(v, points, is_tuple, name, "the input to the user-provided function has", create_graph)
         outputs, _ = _scalar(func, points, name)
         ones = (outputs[0].new_ones(outputs[0].shape),)
         first = _gradients(outputs, points, ones, True, _OUTPUT if strict else None)
         second = product(first, points, vectors, create_graph, _JACOBIAN if strict else None)
-    return _finish(outputs[0], create_graph), _shaped(_finish(second, create_graph), is_tuple)
+    return _finish(outputs[0], create_graph), _unpack(_finish(second, create_graph), is_tuple)
 
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]

@@ -145,7 +145,7 @@ def _compare_jacobians(func: AnyFunction, points: list[Point], outputs: list[Ten
     for j, point in enumerate(points):
         estimates = jac.numerical(func, point, differentiable, outputs, settings.eps)
         for i, (out, estimate) in enumerate(zip(outputs, estimates)):
-            found, again = (jac.analytical(out, point, _inspector(point, settings)) for _ in range(2))
+            found, again = (jac.analytical(out, point, _make_inspector(point, settings)) for _ in range(2))
             _compare(
                 estimate,
                 found,
@@ -176,7 +176,7 @@ def _check_repeatable(found: np.ndarray, again: np.ndarray, settings: Settings) 
         )
 
 
-def _inspector(point: Point, settings: Settings) -> Callable[[Tensor], None]:
+def _make_inspector(point: Point, settings: Settings) -> Callable[[Tensor], None]:
     x = point.tensor
 
     def inspect(g: Tensor) -> None:
@@ -200,7 +200,7 @@ def _compare_directions(func: AnyFunction, points: list[Point], outputs: list[Te
                 seed = jac.tensor_like(row, out)
                 (g,) = grad(out, point.tensor, seed, retain_graph=True, allow_unused=True)
                 if g is not None:
-                    _inspector(point, settings)(g)
+                    _make_inspector(point, settings)(g)
                 rows = np.zeros(point.count) if g is None else point.rows(g)
                 products.append(np.asarray((rows * step.conj()).real.sum()))
             what = f"Jacobian mismatch for output {i} with respect to input {j}"

@@ -100,7 +100,7 @@ class MultiGradHandle:
         self.remove()
 
 
-class _Gathering:
+class _MultiGradients:
     """The gradients of several tensors in one backward pass."""
 
     def __init__(self, nodes: list[Node], function: Callable[[Any], None], waits_for_all: bool) -> None:
@@ -139,7 +139,7 @@ def register_multi_grad_hook(
     edges = [gradient_edge(t) if t.requires_grad else None for t in tensors]
     if any(edge is None for edge in edges):
         raise AssertionError("Expected gradient function to be set: one of the tensors does not require gradients")
-    gathering = _Gathering([edge[0] for edge in edges if edge is not None], fn, mode == "all")
+    gathering = _MultiGradients([edge[0] for edge in edges if edge is not None], fn, mode == "all")
     return MultiGradHandle([t.register_hook(gathering.hook(i)) for i, t in enumerate(tensors)])
 
 

@@ -138,12 +138,12 @@ def _tensor_type(d: dtype, module: str) -> Any:
     return _TensorType(f"{d.scalar_type}Tensor", (), fields)
 
 
-_NAMED = [d for d in ALL_DTYPES if d.method and not d.is_complex]
-TENSOR_TYPES: dict[str, type[Tensor]] = {f"{d.scalar_type}Tensor": _tensor_type(d, "torch") for d in _NAMED}
+_DTYPES = [d for d in ALL_DTYPES if d.method and not d.is_complex]
+TENSOR_TYPES: dict[str, type[Tensor]] = {f"{d.scalar_type}Tensor": _tensor_type(d, "torch") for d in _DTYPES}
 SPARSE_TENSOR_TYPES: dict[str, Any] = {
-    f"{d.scalar_type}Tensor": _tensor_type(d, "torch.sparse") for d in _NAMED if d is not dt.bool_
+    f"{d.scalar_type}Tensor": _tensor_type(d, "torch.sparse") for d in _DTYPES if d is not dt.bool_
 }
-CUDA_TENSOR_TYPES: dict[str, type[Tensor]] = {f"{d.scalar_type}Tensor": _tensor_type(d, "torch.cuda") for d in _NAMED}
+CUDA_TENSOR_TYPES: dict[str, type[Tensor]] = {f"{d.scalar_type}Tensor": _tensor_type(d, "torch.cuda") for d in _DTYPES}
 _BY_STRING = {
     f"{kind.__module__}.{name}": kind
     for name, kind in (*TENSOR_TYPES.items(), *SPARSE_TENSOR_TYPES.items(), *CUDA_TENSOR_TYPES.items())

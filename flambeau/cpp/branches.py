@@ -71,11 +71,11 @@ def _operator() -> Library:
     """Register the operator that selects, on first use."""
     library = Library("flambeau", "FRAGMENT")
     library.define("chosen(Tensor condition, Tensor yes, Tensor no) -> Tensor")
-    library.impl("chosen", _chosen, "CompositeImplicitAutograd")
+    library.impl("chosen", _select, "CompositeImplicitAutograd")
     return library
 
 
-def _chosen(condition: Tensor, yes: Tensor, no: Tensor) -> Tensor:
+def _select(condition: Tensor, yes: Tensor, no: Tensor) -> Tensor:
     if condition.numel() != 1:
         raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
     if yes.shape != no.shape or yes.dtype != no.dtype:

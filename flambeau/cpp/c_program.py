@@ -166,12 +166,12 @@ class CProgram:
         return "\n    ".join(lines)
 
     # -- oneDNN's objects -------------------------------------------------------------------------------------------
-    def _made(self, address: int) -> Made:
+    def _created_object(self, address: int) -> Made:
         assert self.captured.log is not None
         return self.captured.log.at[address]
 
     def _object(self, address: int) -> str:
-        made = self._made(address)
+        made = self._created_object(address)
         if made not in self._wanted:
             self._wanted.append(made)
         return f"m->o[@{id(made)}@]"  # numbered when all are known
@@ -187,11 +187,11 @@ class CProgram:
                 )
         return self._arrays[array]
 
-    def _numbered(self, text: str) -> str:
+    def _insert_numbers(self, text: str) -> str:
         table = {str(id(one)): str(one.number) for one in self._objects}
         return re.sub(r"@(\d+)@", lambda found: table[found[1]], text)
 
-    def _creation(self) -> list[str]:
+    def _creation_code(self) -> list[str]:
         """Return the calls that create oneDNN's objects."""
         lines, alone = [], None
         for one in self._objects:
@@ -208,14 +208,14 @@ class CProgram:
         return lines
 
     @staticmethod
-    def _loading() -> str:
+    def _loading_code() -> str:
         """Return code that looks up oneDNN's functions when the first model is created."""
         path = dnnl.library().path
         text = templates.ONEDNN_LOADING.replace("FILE", os.path.basename(path)).replace("PATH", path)
         names = [name for _, name, _ in _EXTERN.findall(templates.template("onednn.h"))]
         return "\n  ".join([text, *(f'FIND({name}, libdnnl, "{name}")' for name in names)])
 
-    def _destruction(self) -> str:
+    def _destruction_code(self) -> str:
         """Return code that destroys oneDNN's objects in reverse order; results of queries belong to the queried object."""
         lines = []
         for one in reversed(self._objects):
@@ -256,7 +256,7 @@ class CProgram:
             f"if (bind(m, {self._object(a)}, m->workspace + {at})) return 1;" for p in self.plans for a, at in p.scratch
         ]
         self._objects = needed(self._wanted)
-        made = [*self._creation(), *self._filling, *scratch]
+        made = [*self._creation_code(), *self._filling, *scratch]
         copies = [
             f"memcpy(out[{i}], arena + {self.own_results[o.buffer] + o.offset}, {_bytes(o)});"
             for i, o in enumerate(self.captured.outputs)
@@ -280,18 +280,18 @@ class CProgram:
             "onednn_types": _EXTERN.sub(r"static \1(*\2)(\3);", templates.template("onednn.h"))
             if self.uses_onednn
             else "",
-            "loading": self._loading() if self.uses_onednn else "",
-            "onednn_calls": self._calls() if self.uses_onednn else "",
+            "loading": self._loading_code() if self.uses_onednn else "",
+            "onednn_calls": self._call_functions() if self.uses_onednn else "",
             "create": "(void)m;"
             if not self.uses_onednn
-            else templates.ONEDNN_START + "  " + self._numbered("\n  ".join(made)),
-            "destroy": self._destruction(),
+            else templates.ONEDNN_START + "  " + self._insert_numbers("\n  ".join(made)),
+            "destroy": self._destruction_code(),
             "threads": self.threads,
-            "body": self._numbered("\n    ".join([*self.body, *copies])),
+            "body": self._insert_numbers("\n    ".join([*self.body, *copies])),
         }
         return re.sub(r"\$\{(\w+)\}", lambda found: str(values[found[1]]), templates.template("model.c"))
 
-    def _calls(self) -> str:
+    def _call_functions(self) -> str:
         """Return C functions that run oneDNN's primitives and matrix products."""
         text = templates.template("onednn_calls.c").replace("${name}", self.name)
         return text.replace("${longest_on_stack}", str(signals.LONGEST_ON_STACK))

@@ -50,7 +50,7 @@ class Captured:
     structure: str = ""  # of what the model returns: "tensor", "tuple" (of tensors), or another
 
 
-class _Whole(Module):
+class _DenseResults(Module):
     """Wraps a model so that its results are a list of separate dense tensors."""
 
     def __init__(self, model: Callable, inputs: frozenset[int]) -> None:
@@ -70,20 +70,20 @@ def capture(model: Callable, inputs: tuple) -> Captured:
     """Record `model(*inputs)`, without gradients. Raises NotExportable with all reasons at once."""
     tensors = tensors_in(list(inputs))
     straight = on_one_path(model) if isinstance(model, ScriptModule) else model
-    whole = _Whole(straight, frozenset(t._storage.ptr for t in tensors))
+    whole = _DenseResults(straight, frozenset(t._storage.ptr for t in tensors))
     with no_grad(), _logging() as log:
         whole(*inputs)  # caches that are filled once
         try:
-            recorded = record_once(whole, inputs, _others(whole.inputs))
+            recorded = record_once(whole, inputs, _other_tensors(whole.inputs))
             problem, _ = recorded.check(tensors, lambda table: whole(*inputs))
         except NotRecordable as error:
             problem = str(error)
         if problem:
             raise NotExportable(f"{type(model).__name__} cannot be one native program: {problem}")
-        return _described(recorded, tensors, log, whole.structure)
+        return _describe(recorded, tensors, log, whole.structure)
 
 
-def _others(inputs: frozenset[int]) -> list[Tensor]:
+def _other_tensors(inputs: frozenset[int]) -> list[Tensor]:
     """Return all existing dense tensors except the inputs: parameters, buffers, constants, wherever a model holds them."""
     tensors = [one for one in gc.get_objects() if issubclass(type(one), Tensor) and hasattr(one, "_storage")]
     with DisableTorchFunctionSubclass():  # tensors of other parts of the program are looked at, not asked
@@ -100,7 +100,7 @@ def _logging() -> Iterator[Log | None]:
         yield log
 
 
-def _described(recorded: Recorded, inputs: list[Tensor], log: Log | None, structure: str) -> Captured:
+def _describe(recorded: Recorded, inputs: list[Tensor], log: Log | None, structure: str) -> Captured:
     program = recorded.program
     problems = [f"{s.name}: {s.why}" for s in program.graph.steps if isinstance(s, Call)]
     if program.graph.draws:

@@ -65,14 +65,14 @@ _RESULTS = {
 _OPTIONS = ("dtype", "layout", "device", "pin_memory")
 
 
-class _Unknown(Exception):
+class _UnsupportedType(Exception):
     """Raised for a type that has no counterpart in C++."""
 
 
 def _kind(argument: Argument) -> str:
     kind = argument.type.replace("SymInt", "int")
     if kind not in _PLAIN:
-        raise _Unknown(kind)
+        raise _UnsupportedType(kind)
     return kind
 
 
@@ -145,7 +145,7 @@ class _Signature:
         """Return whether every call of this overload could be one of the other."""
         return other.types[: len(self.types)] == self.types and other.required <= len(self.types)
 
-    def tell_from(self, other: _Signature) -> None:
+    def disambiguate_from(self, other: _Signature) -> None:
         """Drop the defaults that would make a call ambiguous with the other overload."""
         shared = 0
         while shared < min(len(self.types), len(other.types)) and self.types[shared] == other.types[shared]:
@@ -157,7 +157,7 @@ class _Signature:
 def _result(schema: Schema) -> str:
     kinds = [r.type.replace("SymInt", "int") for r in schema.returns]
     if any(kind not in _RESULTS for kind in kinds):
-        raise _Unknown(kinds)
+        raise _UnsupportedType(kinds)
     if not kinds:
         return "void"
     found = [_RESULTS[kind] for kind in kinds]
@@ -174,7 +174,7 @@ def _overloads() -> Iterator[tuple[str, str, Schema, _Signature]]:
             try:
                 schema = schema_of(name, overload)
                 signature = _Signature(schema)
-            except _Unknown:
+            except _UnsupportedType:
                 continue
             about_tensors = any("Tensor" in a.type for a in schema.arguments) or signature.result == "Tensor"
             if schema.is_out or not about_tensors:
@@ -183,12 +183,12 @@ def _overloads() -> Iterator[tuple[str, str, Schema, _Signature]]:
                 continue
             if find(name, overload or "default") is not None:
                 for other in seen:
-                    signature.tell_from(other)
+                    signature.disambiguate_from(other)
                 seen.append(signature)
                 yield name, overload, schema, signature
 
 
-def _written(name: str, overload: str, schema: Schema, s: _Signature) -> tuple[str, str]:
+def _write_function(name: str, overload: str, schema: Schema, s: _Signature) -> tuple[str, str]:
     """Return the function with its method, and the method's declaration."""
     first = schema.arguments[0] if schema.arguments else None
     has_self = first is not None and first.name == "self" and first.type == "Tensor"
@@ -204,7 +204,7 @@ def _written(name: str, overload: str, schema: Schema, s: _Signature) -> tuple[s
         head, body = s.result + " ", f"return {made}.run<{s.result}>();"
     text = f"inline {head}{name}({s.parameters(True)}) {{ {natively}{call}{body} }}\n"
     if not in_place:
-        text += _with_out(name, call, s)
+        text += _out_forms(name, call, s)
     if not has_self or not (hasattr(Tensor, name) or name in _ONLY_IN_CPP):
         return text, ""
     given = ", ".join(["*this", *(n for _, n, _ in s.declared[1:])])
@@ -212,7 +212,7 @@ def _written(name: str, overload: str, schema: Schema, s: _Signature) -> tuple[s
     return text, f"  {head}{name}({s.parameters(True, True)}) const;\n"
 
 
-def _with_out(name: str, call: str, s: _Signature) -> str:
+def _out_forms(name: str, call: str, s: _Signature) -> str:
     """Return the forms that write into given tensors: `add_out(out, a, b)`, `add_outf(a, b, out)`."""
     record = record_of(name)
     count = (
@@ -242,7 +242,7 @@ def written() -> dict[str, str]:
     """Return the names and texts of the header files."""
     functions, methods = [_HEAD], [_HEAD]
     for one in _overloads():
-        function, method = _written(*one)
+        function, method = _write_function(*one)
         functions.append(function)
         methods.append(method)
     return {"operators.inc": "".join(functions), "tensor_methods.inc": re.sub(r"=nullopt", "={}", "".join(methods))}

@@ -43,8 +43,8 @@ class NativeModel:
             raise RuntimeError(f"{self.path.name}: {(self._error(None) or b'').decode()}")
 
     def __call__(self, *inputs: Tensor) -> Any:
-        count = self._checked(inputs)
-        whole = [_filled(t, shape) for t, (shape, _) in zip(inputs, self.facts["inputs"], strict=True)]
+        count = self._check_inputs(inputs)
+        whole = [_pad_to_shape(t, shape) for t, (shape, _) in zip(inputs, self.facts["inputs"], strict=True)]
         outputs = [empty(tuple(shape), BY_NAME[kind]) for shape, kind in self.facts["outputs"]]
         places = [(ctypes.c_void_p * max(1, len(ts)))(*(t.data_ptr() for t in ts)) for ts in (whole, outputs)]
         if self._run(self._model, *places):
@@ -54,7 +54,7 @@ class NativeModel:
             outputs = [o[:count] if o.shape and o.shape[0] == most else o for o in outputs]
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
-    def _checked(self, inputs: tuple) -> int | None:
+    def _check_inputs(self, inputs: tuple) -> int | None:
         """Check the inputs; return the caller's batch size if it is smaller than the library's, else None."""
         wanted = self.facts["inputs"]
         if len(inputs) != len(wanted):
@@ -85,7 +85,7 @@ class NativeModel:
             self._model = None
 
 
-def _filled(t: Tensor, shape: list[int]) -> Tensor:
+def _pad_to_shape(t: Tensor, shape: list[int]) -> Tensor:
     if list(t.shape) == shape:
         return t.contiguous()
     whole = t.new_zeros(shape)

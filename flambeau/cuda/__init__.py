@@ -33,7 +33,7 @@ def is_available() -> bool:
     return _backend.has_backend(_CUDA)
 
 
-def _need(name: str, error: type[Exception] = AssertionError) -> Any:
+def _require_backend(name: str, error: type[Exception] = AssertionError) -> Any:
     """Return the backend; raises PyTorch's error if there is none."""
     if not _backend.has_backend(_CUDA):
         raise error(f"{_NO_CUDA}: cuda.{name}() needs a CUDA device ({_backend.why_absent('cuda')})")
@@ -54,7 +54,7 @@ def _index(where: Any, optional: bool = True) -> int:
 
 def init() -> None:
     """Start CUDA now instead of at the first use."""
-    _need("init")
+    _require_backend("init")
 
 
 def is_initialized() -> bool:
@@ -69,20 +69,20 @@ def device_count() -> int:
 
 def current_device() -> int:
     """Return the index of the device that "cuda" means in this thread."""
-    _need("current_device")
+    _require_backend("current_device")
     return threads.mine.chosen
 
 
 def set_device(device: Any) -> None:
     """Choose the device that "cuda" means in this thread."""
-    _need("set_device")
+    _require_backend("set_device")
     if _index(device) >= 0:
         threads.choose(_index(device))
 
 
 def synchronize(device: Any = None) -> None:
     """Wait until everything that was started on a device is done."""
-    _need("synchronize").synchronize(_Device("cuda", _index(device)))
+    _require_backend("synchronize").synchronize(_Device("cuda", _index(device)))
 
 
 # -- facts ------------------------------------------------------------------------------------------------------------
@@ -90,13 +90,13 @@ def synchronize(device: Any = None) -> None:
 
 def get_device_name(device: Any = None) -> str:
     """Return the name of a GPU."""
-    _need("get_device_name")
+    _require_backend("get_device_name")
     return driver.device_name(_index(device))
 
 
 def get_device_capability(device: Any = None) -> tuple[int, int]:
     """Return the compute capability of a GPU: (9, 0) for Hopper."""
-    _need("get_device_capability")
+    _require_backend("get_device_capability")
     return driver.capability(_index(device))
 
 
@@ -130,13 +130,13 @@ def _properties(index: int) -> _CudaDeviceProperties:
 
 def get_device_properties(device: Any = None) -> _CudaDeviceProperties:
     """Return name, memory, multiprocessors and other properties of a GPU."""
-    _need("get_device_properties")
+    _require_backend("get_device_properties")
     return _properties(_index(device))
 
 
 def can_device_access_peer(device: Any, peer_device: Any) -> bool:
     """Return whether one GPU can read another's memory directly."""
-    _need("can_device_access_peer")
+    _require_backend("can_device_access_peer")
     return driver.can_access_peer(_index(device), _index(peer_device))
 
 
@@ -169,7 +169,7 @@ class Stream(streams.Stream):
     """A queue of kernels and copies; work of different streams may run at the same time."""
 
     def __init__(self, device: Any = None, priority: int = 0, **known: Any):
-        _need("Stream", RuntimeError)
+        _require_backend("Stream", RuntimeError)
         super().__init__(device, priority, **known)
 
 
@@ -183,7 +183,7 @@ class Event(streams.Event):
     def __init__(
         self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False
     ):
-        _need("Event", RuntimeError)
+        _require_backend("Event", RuntimeError)
         super().__init__(enable_timing, blocking, interprocess, external)
 
 
@@ -192,7 +192,7 @@ class StreamContext(streams.StreamContext):
 
     def __init__(self, stream: Any):
         if stream is not None:
-            _need("stream")
+            _require_backend("stream")
         super().__init__(stream)
 
 
@@ -203,13 +203,13 @@ def stream(stream: Any) -> StreamContext:
 
 def current_stream(device: Any = None) -> streams.Stream:
     """Return the calling thread's current stream on a device."""
-    _need("current_stream")
+    _require_backend("current_stream")
     return streams.current_stream(device)
 
 
 def default_stream(device: Any = None) -> streams.Stream:
     """Return the stream on which work runs unless another is chosen."""
-    _need("default_stream")
+    _require_backend("default_stream")
     return streams.default_stream(device)
 
 
@@ -220,7 +220,7 @@ def set_stream(stream: Any) -> None:
 
 def get_stream_from_external(data_ptr: int, device: Any = None) -> streams.Stream:
     """Return the stream of a handle that another library made."""
-    _need("get_stream_from_external")
+    _require_backend("get_stream_from_external")
     return ExternalStream(data_ptr, device)
 
 
@@ -273,19 +273,19 @@ def current_blas_handle() -> int:
 
 def ipc_collect() -> None:
     """Free memory that was sent to other processes and is no longer used there."""
-    _need("ipc_collect")
+    _require_backend("ipc_collect")
     sharing.collect()
 
 
 def get_sync_debug_mode() -> int:
     """Return 0: waiting for the device is never reported."""
-    _need("get_sync_debug_mode")
+    _require_backend("get_sync_debug_mode")
     return 0
 
 
 def set_sync_debug_mode(debug_mode: Any) -> None:
     """Set whether operations that wait for the device are reported: only "default" (no) is supported."""
-    _need("set_sync_debug_mode")
+    _require_backend("set_sync_debug_mode")
     if debug_mode not in (0, "default"):
         raise NotImplementedError("cuda.set_sync_debug_mode(): operations that wait for the device are not reported")
 

@@ -9,17 +9,17 @@ from ..core.backend import backend_of
 from ..core.device import device as Device
 from ..core.tensor import Tensor
 from ..ops.shape.joining import cat
-from . import _need, current_device
+from . import _require_backend, current_device
 
 __all__ = ["broadcast", "broadcast_coalesced", "gather", "reduce_add", "reduce_add_coalesced", "scatter"]
 
 
-def _place(where: Any) -> Device:
+def _device_of(where: Any) -> Device:
     found = Device("cuda", where) if isinstance(where, int) else Device(where)
     return backend_of(found).indexed(found) if found.type == "cuda" else found
 
 
-def _one_of(devices: Any, out: Any, what: str) -> None:
+def _check_destination(devices: Any, out: Any, what: str) -> None:
     if (devices is None) == (out is None):
         given = "none" if out is None else f"devices={devices} and out={out}"
         raise RuntimeError(f"Exactly one of 'devices' and 'out' must be specified for {what}, but got {given}")
@@ -27,25 +27,25 @@ def _one_of(devices: Any, out: Any, what: str) -> None:
 
 def broadcast(tensor: Tensor, devices: Any = None, *, out: Sequence[Tensor] | None = None) -> tuple[Tensor, ...]:
     """Copy a tensor to each of the devices (itself where it already is), or into the tensors `out`."""
-    _need("comm.broadcast", RuntimeError)
-    _one_of(devices, out, "broadcast")
+    _require_backend("comm.broadcast", RuntimeError)
+    _check_destination(devices, out, "broadcast")
     if out is not None:
         return tuple(target.copy_(tensor) for target in out)
-    return tuple(tensor.to(_place(d)) for d in devices)
+    return tuple(tensor.to(_device_of(d)) for d in devices)
 
 
 def broadcast_coalesced(
     tensors: Sequence[Tensor], devices: Any, buffer_size: int = 10485760
 ) -> list[tuple[Tensor, ...]]:
     """Copy several tensors to each of the devices; returns one list for each. Copies are not joined, so `buffer_size` has no effect."""
-    _need("comm.broadcast_coalesced", RuntimeError)
-    return [tuple(t.to(_place(d)) for t in tensors) for d in devices]
+    _require_backend("comm.broadcast_coalesced", RuntimeError)
+    return [tuple(t.to(_device_of(d)) for t in tensors) for d in devices]
 
 
 def reduce_add(inputs: Sequence[Tensor], destination: Any = None) -> Tensor:
     """Return the sum of tensors of one shape on different GPUs, on one of them."""
-    _need("comm.reduce_add", RuntimeError)
-    where = _place(current_device() if destination is None else destination)
+    _require_backend("comm.reduce_add", RuntimeError)
+    where = _device_of(current_device() if destination is None else destination)
     for number, tensor in enumerate(inputs):
         if tensor.device.type != "cuda":
             raise AssertionError("reduce_add expects all inputs to be on GPUs")
@@ -79,23 +79,23 @@ def scatter(
     out: Sequence[Tensor] | None = None,
 ) -> tuple[Tensor, ...]:
     """Split a tensor along `dim` (equally, or into `chunk_sizes`), one part on each device or in each tensor of `out`."""
-    _need("comm.scatter", RuntimeError)
+    _require_backend("comm.scatter", RuntimeError)
     if out is not None:
         if devices is not None or chunk_sizes is not None:
             raise RuntimeError("'devices' and 'chunk_sizes' must not be specified when 'out' is specified")
         parts = tensor.split([t.shape[dim] for t in out], dim)
         return tuple(target.copy_(part) for target, part in zip(out, parts))
     cut = tensor.chunk(len(devices), dim) if chunk_sizes is None else tensor.split(list(chunk_sizes), dim)
-    return tuple(part.to(_place(d)) for part, d in zip(cut, devices))
+    return tuple(part.to(_device_of(d)) for part, d in zip(cut, devices))
 
 
 def gather(tensors: Sequence[Tensor], dim: int = 0, destination: Any = None, *, out: Tensor | None = None) -> Tensor:
     """Concatenate tensors of several GPUs along `dim` on one of them ("cpu" is a destination too), or in `out`."""
-    _need("comm.gather", RuntimeError)
+    _require_backend("comm.gather", RuntimeError)
     if out is not None and destination is not None:
         raise RuntimeError(
             f"'destination' must not be specified when 'out' is specified, but got destination={destination}"
         )
-    where = _place(current_device() if destination is None else destination) if out is None else out.device
+    where = _device_of(current_device() if destination is None else destination) if out is None else out.device
     joined = cat([t.to(where) for t in tensors], dim)
     return joined if out is None else out.copy_(joined)

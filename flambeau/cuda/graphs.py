@@ -14,7 +14,7 @@ from ..core.device import device as Device
 from ..core.pytree import tree_flatten, tree_unflatten
 from ..core.tensor import Tensor
 from ..nn import Module
-from . import Stream, _need, empty_cache, is_current_stream_capturing, synchronize
+from . import Stream, _require_backend, empty_cache, is_current_stream_capturing, synchronize
 
 __all__ = ["CUDAGraph", "graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"]
 
@@ -23,7 +23,7 @@ class CUDAGraph(_CUDAGraph):
     """Captured work. Use `flambeau.cuda.graph` to capture, and `replay` to run it."""
 
     def __init__(self, keep_graph: bool = False):
-        _need("CUDAGraph", RuntimeError)
+        _require_backend("CUDAGraph", RuntimeError)
         super().__init__(keep_graph)
 
 
@@ -41,7 +41,7 @@ class graph:
     def __init__(
         self, cuda_graph: Any, pool: Any = None, stream: Any = None, capture_error_mode: str = "global", **_: Any
     ):
-        _need("graph", RuntimeError)
+        _require_backend("graph", RuntimeError)
         if stream is None:
             if graph.default_capture_stream is None:
                 graph.default_capture_stream = Stream()
@@ -81,7 +81,7 @@ def make_graphed_callables(
 
     They take and return tensors; the graph's own memory holds arguments and results, so that a result is only good until the next
     call."""
-    _need("make_graphed_callables", RuntimeError)
+    _require_backend("make_graphed_callables", RuntimeError)
     single = not isinstance(callables, tuple)
     functions = (callables,) if single else callables
     samples = (sample_args,) if single else sample_args

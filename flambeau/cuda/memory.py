@@ -12,7 +12,7 @@ from ..backends.nvidia.memory import DeviceMemory, in_words, memories
 from ..core.absent import absent_classes, raising
 from ..core.backend import has_backend
 from ..core.device import device as Device
-from . import _index, _need, is_initialized
+from . import _index, _require_backend, is_initialized
 
 __all__ = [
     "caching_allocator_alloc", "caching_allocator_delete", "empty_cache", "get_allocator_backend", "get_per_process_memory_fraction",
@@ -27,32 +27,32 @@ _ONE_POOL = "cuda.{}: there is one pool of memory for each GPU"
 
 
 def _memory(where: Any, name: str = "") -> DeviceMemory:
-    return _need(name).memory(Device("cuda", _index(where)))
+    return _require_backend(name).memory(Device("cuda", _index(where)))
 
 
-def _figure(where: Any, name: str) -> int:
+def _statistic(where: Any, name: str) -> int:
     """Return a statistic of the allocator; 0 if there is no device."""
     return getattr(_memory(where), name) if has_backend(Device("cuda")) else 0
 
 
 def memory_allocated(device: Any = None) -> int:
     """Return the bytes of GPU memory that tensors use."""
-    return _figure(device, "allocated")
+    return _statistic(device, "allocated")
 
 
 def max_memory_allocated(device: Any = None) -> int:
     """Return the most bytes that tensors used at once, since the start or `reset_peak_memory_stats`."""
-    return _figure(device, "peak")
+    return _statistic(device, "peak")
 
 
 def memory_reserved(device: Any = None) -> int:
     """Return the bytes allocated from the GPU: in use or cached."""
-    return _figure(device, "reserved")
+    return _statistic(device, "reserved")
 
 
 def max_memory_reserved(device: Any = None) -> int:
     """Return the most bytes that were allocated from the GPU at once."""
-    return _figure(device, "reserved_peak")
+    return _statistic(device, "reserved_peak")
 
 
 memory_cached, max_memory_cached = memory_reserved, max_memory_reserved
@@ -114,10 +114,10 @@ def memory_stats(device: Any = None) -> OrderedDict[str, Any]:
 
 def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
     """Return `memory_stats` with a dictionary for each part of a name."""
-    return _nested(memory_stats(device))
+    return _nest_statistics(memory_stats(device))
 
 
-def _nested(figures: dict[str, Any]) -> dict[str, Any]:
+def _nest_statistics(figures: dict[str, Any]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for name, value in figures.items():
         *path, last = name.split(".")
@@ -190,7 +190,7 @@ def _on_stream(index: int, handle: int | None) -> Iterator[None]:
 
 def caching_allocator_delete(mem_ptr: int) -> None:
     """Free memory from `caching_allocator_alloc`."""
-    for memory in _need("caching_allocator_delete").memories:
+    for memory in _require_backend("caching_allocator_delete").memories:
         if mem_ptr in memory.blocks:
             memory.release(mem_ptr)
             return
@@ -209,7 +209,7 @@ def host_memory_stats() -> dict[str, Any]:
 
 def host_memory_stats_as_nested_dict() -> dict[str, Any]:
     """Return `host_memory_stats` with one dictionary for each part of its names."""
-    return _nested(host_memory_stats())
+    return _nest_statistics(host_memory_stats())
 
 
 reset_accumulated_host_memory_stats, reset_peak_host_memory_stats, caching_allocator_enable, caching_allocator_disabled = raising(

@@ -33,7 +33,7 @@ def is_available(tensors: Sequence[Any]) -> bool:
     return True
 
 
-def _joined(inputs: Sequence[Any], root: int, op: int) -> Any:
+def _reduce_to(inputs: Sequence[Any], root: int, op: int) -> Any:
     """Return the tensors reduced, on the device of number `root`."""
     if isinstance(inputs, Tensor) or not inputs:
         raise TypeError("inputs should be a collection of tensors")
@@ -49,7 +49,7 @@ _REDUCTIONS: Any = (Tensor.add, Tensor.mul, Tensor.maximum, Tensor.minimum)  # i
 def all_reduce(inputs: Any, outputs: Any = None, op: int = SUM, streams: Any = None, comms: Any = None) -> None:
     """Write the reduction of all inputs into each output (by default the inputs). `streams` and `comms` are not used: copies between GPUs
     wait for each other."""
-    joined = _joined(inputs, 0, op)
+    joined = _reduce_to(inputs, 0, op)
     for output in inputs if outputs is None else outputs:
         output.copy_(joined)
 
@@ -58,7 +58,7 @@ def reduce(
     inputs: Any, output: Any = None, root: int = 0, op: int = SUM, streams: Any = None, comms: Any = None
 ) -> None:
     """Write the reduction of all inputs into `output`, by default the input of number `root`."""
-    (inputs[root] if output is None else output).copy_(_joined(inputs, root, op))
+    (inputs[root] if output is None else output).copy_(_reduce_to(inputs, root, op))
 
 
 def broadcast(inputs: Any, root: int = 0, streams: Any = None, comms: Any = None) -> None:
@@ -76,5 +76,5 @@ def all_gather(inputs: Any, outputs: Any, streams: Any = None, comms: Any = None
 
 def reduce_scatter(inputs: Any, outputs: Any, op: int = SUM, streams: Any = None, comms: Any = None) -> None:
     """Write to each output its part of the reduction of all inputs."""
-    for output, part in zip(outputs, _joined(inputs, 0, op).chunk(len(outputs))):
+    for output, part in zip(outputs, _reduce_to(inputs, 0, op).chunk(len(outputs))):
         output.copy_(part)

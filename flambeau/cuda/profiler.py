@@ -6,20 +6,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..backends.nvidia import driver
-from . import _need
+from . import _require_backend
 
 __all__ = ["profile", "start", "stop"]
 
 
 def start() -> None:
     """Start recording in profilers that were started with `--capture-range=cudaProfilerApi`."""
-    _need("profiler.start")
+    _require_backend("profiler.start")
     driver.call("cuProfilerStart")
 
 
 def stop() -> None:
     """Stop recording in NVIDIA's profilers."""
-    _need("profiler.stop")
+    _require_backend("profiler.stop")
     driver.call("cuProfilerStop")
 
 

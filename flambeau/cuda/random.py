@@ -8,7 +8,7 @@ from typing import Any
 from ..core.backend import backend_of, has_backend
 from ..core.device import device as Device
 from ..core.tensor import Tensor
-from . import _index, _need, device_count
+from . import _index, _require_backend, device_count
 
 __all__ = [
     "get_rng_state", "get_rng_state_all", "initial_seed", "manual_seed", "manual_seed_all", "seed", "seed_all", "set_rng_state",
@@ -17,7 +17,7 @@ __all__ = [
 
 
 def _generator(where: Any, name: str) -> Any:
-    return _need(name).generator(Device("cuda", _index(where)))
+    return _require_backend(name).generator(Device("cuda", _index(where)))
 
 
 def get_rng_state(device: Any = "cuda") -> Tensor:

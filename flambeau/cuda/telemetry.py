@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from ..backends.nvidia import driver
-from . import _index, _need
+from . import _index, _require_backend
 
 __all__ = ["clock_rate", "device_memory_used", "memory_usage", "power_draw", "temperature", "utilization"]
 
 
-def _asked(name: str, device: Any, ask: Callable[[Any, Any], int]) -> int:
-    _need(name)
+def _query(name: str, device: Any, ask: Callable[[Any, Any], int]) -> int:
+    _require_backend(name)
     try:
         import pynvml  # noqa: PLC0415 - an extra
     except ModuleNotFoundError:
@@ -28,29 +28,29 @@ def _asked(name: str, device: Any, ask: Callable[[Any, Any], int]) -> int:
 
 def utilization(device: Any = None) -> int:
     """Return the percentage of recent time in which a kernel ran."""
-    return _asked("utilization", device, lambda nvml, gpu: nvml.nvmlDeviceGetUtilizationRates(gpu).gpu)
+    return _query("utilization", device, lambda nvml, gpu: nvml.nvmlDeviceGetUtilizationRates(gpu).gpu)
 
 
 def memory_usage(device: Any = None) -> int:
     """Return the percentage of recent time in which memory was read or written."""
-    return _asked("memory_usage", device, lambda nvml, gpu: nvml.nvmlDeviceGetUtilizationRates(gpu).memory)
+    return _query("memory_usage", device, lambda nvml, gpu: nvml.nvmlDeviceGetUtilizationRates(gpu).memory)
 
 
 def device_memory_used(device: Any = None) -> int:
     """Return the bytes in use on the device, by all programs."""
-    return _asked("device_memory_used", device, lambda nvml, gpu: nvml.nvmlDeviceGetMemoryInfo(gpu).used)
+    return _query("device_memory_used", device, lambda nvml, gpu: nvml.nvmlDeviceGetMemoryInfo(gpu).used)
 
 
 def temperature(device: Any = None) -> int:
     """Return the temperature of a GPU in degrees Celsius."""
-    return _asked("temperature", device, lambda nvml, gpu: nvml.nvmlDeviceGetTemperature(gpu, 0))
+    return _query("temperature", device, lambda nvml, gpu: nvml.nvmlDeviceGetTemperature(gpu, 0))
 
 
 def power_draw(device: Any = None) -> int:
     """Return the power that a GPU draws, in milliwatts."""
-    return _asked("power_draw", device, lambda nvml, gpu: nvml.nvmlDeviceGetPowerUsage(gpu))
+    return _query("power_draw", device, lambda nvml, gpu: nvml.nvmlDeviceGetPowerUsage(gpu))
 
 
 def clock_rate(device: Any = None) -> int:
     """Return the clock rate of the multiprocessors in megahertz."""
-    return _asked("clock_rate", device, lambda nvml, gpu: nvml.nvmlDeviceGetClockInfo(gpu, 1))
+    return _query("clock_rate", device, lambda nvml, gpu: nvml.nvmlDeviceGetClockInfo(gpu, 1))

@@ -6,13 +6,13 @@ from __future__ import annotations
 from ..core.absent import raising as _raising
 from ..core.absent import returning as _returning
 
-_UNTUNED = "products are never tuned."
-globals().update(_returning("is_enabled tuning_is_enabled record_untuned_is_enabled", bool, _UNTUNED))
+_NOT_SUPPORTED = "products are never tuned."
+globals().update(_returning("is_enabled tuning_is_enabled record_untuned_is_enabled", bool, _NOT_SUPPORTED))
 globals().update(
-    _returning("get_max_tuning_duration get_max_tuning_iterations get_rotating_buffer_size", int, _UNTUNED)
+    _returning("get_max_tuning_duration get_max_tuning_iterations get_rotating_buffer_size", int, _NOT_SUPPORTED)
 )
-globals().update(_returning("get_results get_validators", tuple, _UNTUNED))
-globals().update(_returning("get_filename", str, _UNTUNED))
+globals().update(_returning("get_results get_validators", tuple, _NOT_SUPPORTED))
+globals().update(_returning("get_filename", str, _NOT_SUPPORTED))
 globals().update(
     _raising(
         "mgpu_tune_gemm_in_file read_file set_filename set_max_tuning_duration set_max_tuning_iterations"

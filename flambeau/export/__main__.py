@@ -74,7 +74,7 @@ class _Steps:
             os.write(2, f"{time.perf_counter() - self.started:7.1f} s  {text}\n".encode())
 
 
-def _scripted(model: Any, inputs: tuple) -> Any:
+def _compile_script(model: Any, inputs: tuple) -> Any:
     if isinstance(model, flambeau.jit.ScriptModule):
         return model
     return flambeau.jit.trace(model, inputs) if inputs else flambeau.jit.script(model)
@@ -144,7 +144,7 @@ def _write(target: str, model: Any, inputs: tuple, options: argparse.Namespace, 
     path = Path(getattr(options, target))
     if target == "torchscript":
         say("tracing" if inputs else "scripting")
-        _scripted(model, inputs).save(str(path))
+        _compile_script(model, inputs).save(str(path))
         return path
     say("exporting to ONNX")
     more = {} if options.opset is None else {"opset_version": options.opset}

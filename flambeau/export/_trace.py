@@ -58,7 +58,7 @@ def input_names(program: Any, args: tuple, kwargs: dict[str, Any]) -> list[str]:
     return found
 
 
-class _Keeping(threading.local):
+class _TraceOptions(threading.local):
     """Choices that exporters to other formats make for this thread: which autograd.Functions and composite operators
     stay one node of a graph, and which function makes the calls that are recorded in place of an overload."""
 
@@ -67,7 +67,7 @@ class _Keeping(threading.local):
     parts: Callable[[OpOverload], Callable | None] = staticmethod(lambda overload: None)
 
 
-keeping = _Keeping()
+keeping = _TraceOptions()
 
 
 class FunctionTarget:

@@ -10,7 +10,7 @@ from itertools import combinations
 from .dynamic_shapes import Sizes
 from .symbols import Symbol
 
-_FURTHEST = 64  # sizes above the example's that are tried to find a bound
+_MAX_SIZE = 64  # sizes above the example's that are tried to find a bound
 Works = Callable[[dict[Symbol, int]], bool]
 
 
@@ -18,7 +18,7 @@ def violations(sizes: Sizes, works: Works) -> str | None:
     """Return a message about the sizes that are not free; `works` tests whether the program agrees at given sizes. None if each size and
     each pair is free."""
     hints = {s: s.hint for s in sizes.symbols}
-    stuck = [s for s in sizes.symbols if not all(works({**hints, s: _other(sizes, s, n)}) for n in (1, _FURTHEST // 2))]
+    stuck = [s for s in sizes.symbols if not all(works({**hints, s: _other(sizes, s, n)}) for n in (1, _MAX_SIZE // 2))]
     found: dict[Symbol, tuple[str, str]] = {}
     for first, second in combinations(stuck, 2):
         both = _other(sizes, first, 1)
@@ -29,7 +29,7 @@ def violations(sizes: Sizes, works: Works) -> str | None:
     equal = {s for pair in combinations(stuck, 2) if pair[1] in found for s in pair}
     for symbol in stuck:
         if symbol not in equal:
-            found[symbol] = _alone(sizes, symbol, hints, works)
+            found[symbol] = _describe_restriction(sizes, symbol, hints, works)
     if not found:
         return None
     names = ", ".join(sizes.spoken(s) for s in found)
@@ -43,13 +43,13 @@ def within_reach(sizes: Sizes, works: Works) -> Sizes:
     found, hints = copy.copy(sizes), {s: s.hint for s in sizes.symbols}
     found.ranges = {}
     for symbol, (low, high) in sizes.ranges.items():
-        end = min(symbol.hint + _FURTHEST, high or symbol.hint + _FURTHEST)
-        top = _last(symbol.hint, end, 1, functools.partial(_works_with, works, hints, symbol))
+        end = min(symbol.hint + _MAX_SIZE, high or symbol.hint + _MAX_SIZE)
+        top = _furthest_size(symbol.hint, end, 1, functools.partial(_accepts_size, works, hints, symbol))
         found.ranges[symbol] = low, top
     return found
 
 
-def _works_with(works: Works, hints: dict[Symbol, int], symbol: Symbol, size: int) -> bool:
+def _accepts_size(works: Works, hints: dict[Symbol, int], symbol: Symbol, size: int) -> bool:
     return works({**hints, symbol: size})
 
 
@@ -59,14 +59,14 @@ def _other(sizes: Sizes, symbol: Symbol, step: int) -> int:
     return wanted if high is None or wanted <= high else max(low, symbol.hint - step)
 
 
-def _alone(sizes: Sizes, symbol: Symbol, hints: dict[Symbol, int], works: Works) -> tuple[str, str]:
+def _describe_restriction(sizes: Sizes, symbol: Symbol, hints: dict[Symbol, int], works: Works) -> tuple[str, str]:
     """Return the message about a size that is restricted by itself: to one number, or to a range."""
     name, source = sizes.spoken(symbol), sizes.sources[symbol]
     low, high = sizes.ranges[symbol]
 
-    ok = functools.partial(_works_with, works, hints, symbol)
-    top = _last(symbol.hint, min(symbol.hint + _FURTHEST, high or symbol.hint + _FURTHEST), 1, ok)
-    bottom = _last(symbol.hint, max(low, 2), -1, ok)
+    ok = functools.partial(_accepts_size, works, hints, symbol)
+    top = _furthest_size(symbol.hint, min(symbol.hint + _MAX_SIZE, high or symbol.hint + _MAX_SIZE), 1, ok)
+    bottom = _furthest_size(symbol.hint, max(low, 2), -1, ok)
     if top == bottom:
         return (
             f"You marked {name} as dynamic but your code specialized it to be a constant ({symbol.hint}). If you're using mark_dynamic, either remove it or use maybe_mark_dynamic. If you're using Dim.DYNAMIC, replace it with either Dim.STATIC or Dim.AUTO.",
@@ -74,7 +74,7 @@ def _alone(sizes: Sizes, symbol: Symbol, hints: dict[Symbol, int], works: Works)
         )
     parts = [f"{bottom} <= {source}"]
     bounds = [] if bottom <= max(low, 2) else [f"min={bottom}"]
-    if top < symbol.hint + _FURTHEST:
+    if top < symbol.hint + _MAX_SIZE:
         parts.append(f"{source} <= {top}")
         bounds.append(f"max={top}")
     text = (
@@ -83,7 +83,7 @@ def _alone(sizes: Sizes, symbol: Symbol, hints: dict[Symbol, int], works: Works)
     return text, f"{name} = Dim('{name}', {', '.join(bounds)})"
 
 
-def _last(start: int, end: int, step: int, ok: Callable[[int], bool]) -> int:
+def _furthest_size(start: int, end: int, step: int, ok: Callable[[int], bool]) -> int:
     """Return the furthest size in a direction up to which all tried sizes work."""
     good, bad = start, None
     jump = 1

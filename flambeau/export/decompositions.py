@@ -90,10 +90,10 @@ class _Recorder(GraphRecorder):
 
     def make(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
         if self.functional and overload._schema.is_mutable:
-            return self._functionalised(overload, args, kwargs)
+            return self._functionalise(overload, args, kwargs)
         return super().make(overload, args, kwargs)
 
-    def _functionalised(self, target: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def _functionalise(self, target: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Compute the new value out of place; from now on the changed tensor's node is that of the value."""
         first = args[0]
         written = target.overloadpacket.__name__
@@ -107,10 +107,10 @@ class _Recorder(GraphRecorder):
             )
         else:
             value = getattr(getattr(aten, name or ""), target._overloadname)(*args, **kwargs)
-        self._becomes(first, value)
+        self._assign_value(first, value)
         return first
 
-    def _becomes(self, tensor: Tensor, value: Tensor) -> None:
+    def _assign_value(self, tensor: Tensor, value: Tensor) -> None:
         """Assign a new value to a tensor; its base follows, and other views of the base are recomputed."""
         chain = [(tensor, self.maker(self.held(tensor)))]
         while chain[-1][0]._is_view() and chain[-1][1] is not None and chain[-1][1].op in _SCATTERS:
@@ -257,7 +257,7 @@ def _inputs(program: ExportedProgram, run: dict[Any, int]) -> list[Any]:
 
 
 @dataclass
-class _Found:
+class _Result:
     """A decomposed graph, and the meaning of its inputs and outputs."""
 
     graph: Graph
@@ -271,7 +271,7 @@ class _Found:
 
 def _run_functionally(
     program: ExportedProgram, entries: dict[Any, Callable], sizes: Sizes, run: dict[Any, int]
-) -> _Found:
+) -> _Result:
     inputs = _inputs(program, run)
     reader, recorder, outputs = _retrace(program.graph_module, entries, inputs, functional=True)
     results, specs = [], []
@@ -290,4 +290,4 @@ def _run_functionally(
         specs.append(OutputSpec(old.kind, argument, old.target))
     reader.graph.output(tuple(results))
     reader.graph.eliminate_dead_code()
-    return _Found(reader.graph, ExportGraphSignature(list(program.graph_signature.input_specs), specs), reader.pieces)
+    return _Result(reader.graph, ExportGraphSignature(list(program.graph_signature.input_specs), specs), reader.pieces)

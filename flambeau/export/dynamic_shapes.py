@@ -57,15 +57,15 @@ class Dim:
         return made
 
     def __add__(self, other: int) -> Dim:
-        return self._derived(1, _whole(other, "add"))
+        return self._derived(1, _require_integer(other, "add"))
 
     __radd__ = __add__
 
     def __sub__(self, other: int) -> Dim:
-        return self._derived(1, -_whole(other, "subtract"))
+        return self._derived(1, -_require_integer(other, "subtract"))
 
     def __mul__(self, other: int) -> Dim:
-        if _whole(other, "multiply") <= 0:
+        if _require_integer(other, "multiply") <= 0:
             raise NotImplementedError(
                 f"Attempted to multiply {other} with {self.__name__}, where a positive integer was expected."
             )
@@ -77,7 +77,7 @@ class Dim:
         return f"Dim('{self.__name__}', min={self.min}, max={self.max})"
 
 
-def _whole(value: Any, what: str) -> int:
+def _require_integer(value: Any, what: str) -> int:
     if type(value) is not int:
         raise NotImplementedError(
             f"Attempted to {what} {value}, where an integer was expected. (Only increasing linear operations with integer"

@@ -99,14 +99,14 @@ class InputChecks:
             return
         symbols = wanted.symbols
         if len(symbols) == 1 and symbols[0] not in known and wanted.divisor == 1:
-            self._learn(place, size, wanted, symbols[0], known)
+            self._infer_symbol(place, size, wanted, symbols[0], known)
         if all(s in known for s in symbols) and wanted.value(known) != size:
             text = str(wanted)
             for symbol, home in self.places.items():
                 text = text.replace(str(symbol), home)
             raise AssertionError(f"Guard failed: {place} == {text}")
 
-    def _learn(self, place: str, size: int, wanted: Any, symbol: Symbol, known: dict[Symbol, int]) -> None:
+    def _infer_symbol(self, place: str, size: int, wanted: Any, symbol: Symbol, known: dict[Symbol, int]) -> None:
         factor, offset = wanted.terms.get((symbol,), 0), wanted.terms.get((), 0)
         if not factor or (size - offset) % factor:
             raise AssertionError(f"Guard failed: {place} == {wanted}")

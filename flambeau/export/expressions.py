@@ -58,13 +58,13 @@ def _read(tree: ast.AST, hint: int, symbols: dict[str, Symbol]) -> Any:
         except NotImplementedError:
             return None
     if name == "Mul":
-        return _multiplied(parts)
+        return _multiply(parts)
     if name == "FloorDiv" and len(parts) == 2 and parts[1].is_constant and not isinstance(parts[0], Product):
         return Expression(parts[0].terms, parts[0].divisor * parts[1].terms.get((), 1))
     return None
 
 
-def _multiplied(parts: list[Expression]) -> Expression:
+def _multiply(parts: list[Expression]) -> Expression:
     if any(part.divisor != 1 or isinstance(part, Product) for part in parts):
         constants = [part for part in parts if part.is_constant]
         factors = [f for p in parts if not p.is_constant for f in getattr(p, "factors", (p,))]

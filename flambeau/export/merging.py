@@ -14,8 +14,8 @@ from .dynamic_shapes import Sizes
 from .graph_signature import InputKind, SymIntArgument
 from .symbols import Expression, Product, Symbol, factored, fitted
 
-_BUMPS = (0, 3, 7, 12, 22)
-EXAMPLES = len(_BUMPS)  # how many runs a program with sizes that may change takes
+_SIZE_INCREMENTS = (0, 3, 7, 12, 22)
+EXAMPLES = len(_SIZE_INCREMENTS)  # how many runs a program with sizes that may change takes
 
 
 class Unsupported(RuntimeError):
@@ -24,20 +24,20 @@ class Unsupported(RuntimeError):
 
 def other_sizes(sizes: Sizes, number: int) -> dict[Symbol, int]:
     """Return the input sizes of a second trace."""
-    return {s: _other(sizes, s, number, place) for place, s in enumerate(sizes.symbols)}
+    return {s: _other_size(sizes, s, number, place) for place, s in enumerate(sizes.symbols)}
 
 
-def _other(sizes: Sizes, symbol: Symbol, number: int, place: int) -> int:
+def _other_size(sizes: Sizes, symbol: Symbol, number: int, place: int) -> int:
     """Return another size to try, within the symbol's bounds."""
     low, high = sizes.ranges[symbol]
-    wanted = symbol.hint + _BUMPS[number] * (2 * place + 1) + place
+    wanted = symbol.hint + _SIZE_INCREMENTS[number] * (2 * place + 1) + place
     if high is None or wanted <= high:
         return wanted
     room = [v for v in range(max(low, 2), high + 1) if v != symbol.hint] or [symbol.hint]
     return room[(number * 7 + place * 3) % len(room)]
 
 
-def _same(a: Tensor, b: Tensor) -> bool:
+def _are_equal_constants(a: Tensor, b: Tensor) -> bool:
     """Return whether two constants are equal, where NaNs count as equal."""
     return a.shape == b.shape and a.dtype is b.dtype and bool(((a == b) | ((a != a) & (b != b))).all())
 
@@ -92,17 +92,17 @@ class Merger:
         for nodes in zip(*rows):
             self._shapes(list(nodes))
             if nodes[0].op == "call_function":
-                args = self._merged([n.args for n in nodes], nodes[0])
-                kwargs = self._merged([n.kwargs for n in nodes], nodes[0])
+                args = self._merge([n.args for n in nodes], nodes[0])
+                kwargs = self._merge([n.kwargs for n in nodes], nodes[0])
                 changes.append((nodes[0], args, kwargs))
         self._merged([row[-1].args for row in rows], rows[0][-1])
         for name, branch in self.traces[0].pieces.items():
             _BranchMerger([t.pieces[name] for t in self.traces], self)._merge()
             branch.recompile()
         for node, args, kwargs in changes:
-            node.args, node.kwargs = self._computed(args, node), self._computed(kwargs, node)
+            node.args, node.kwargs = self._compute(args, node), self._compute(kwargs, node)
         for row in zip(*(getattr(trace, "lifted", ()) for trace in self.traces)):
-            if not all(_same(tensor, row[0][1]) for _, tensor in row):
+            if not all(_are_equal_constants(tensor, row[0][1]) for _, tensor in row):
                 self._compute_constant(row[0][0], [tensor for _, tensor in row])
         self._merge_outputs([row[-1] for row in rows])
 
@@ -119,7 +119,7 @@ class Merger:
                 inner = [made(list(each), user) for each in zip(*(p.unbind() for p in parts))]
                 found = self.graph.create_node("call_function", aten.stack.default, (inner,), {}, "stack")
             else:
-                number = self._computed(self._expression([int(p) for p in parts], node), node)
+                number = self._compute(self._expression([int(p) for p in parts], node), node)
                 target = aten.scalar_tensor.default
                 found = self.graph.create_node("call_function", target, (number,), options, "scalar_tensor")
             shape, strides = list(parts[0].shape), list(parts[0].stride())
@@ -139,12 +139,12 @@ class Merger:
 
     def _merge_outputs(self, nodes: list[Node]) -> None:
         """Make the sizes that the program returns symbolic."""
-        merged = self._merged([n.args for n in nodes], nodes[0])
+        merged = self._merge([n.args for n in nodes], nodes[0])
         for position, value in enumerate(merged[0]):
             if isinstance(value, Expression):
                 spec = self.traces[0].signature.output_specs[position]
                 spec.arg = SymIntArgument(self._node(value).name)
-        nodes[0].args = self._computed(merged, nodes[0])
+        nodes[0].args = self._compute(merged, nodes[0])
 
     def _shapes(self, nodes: list[Node]) -> None:
         values: list[Any] = [n.meta.get("val") for n in nodes]
@@ -176,30 +176,30 @@ class Merger:
                 raise _Ambiguous(run)
         return fit[0]
 
-    def _merged(self, values: list[Any], node: Node) -> Any:
+    def _merge(self, values: list[Any], node: Node) -> Any:
         first = values[0]
         if isinstance(first, (list, tuple)):
             if len({len(v) for v in values}) != 1:
                 raise Unsupported(f"the program does something else for other sizes at {node.format_node()}")
-            items = [self._merged(list(each), node) for each in zip(*values)]
+            items = [self._merge(list(each), node) for each in zip(*values)]
             return tuple(items) if isinstance(first, tuple) else items
         if isinstance(first, dict):
-            return {key: self._merged([v[key] for v in values], node) for key in first}
+            return {key: self._merge([v[key] for v in values], node) for key in first}
         if isinstance(first, int) and not isinstance(first, bool):
             return self._expression(values, node)
         if isinstance(first, float) and len(set(values)) != 1:
             raise Unsupported(f"a number at {node.format_node()} depends on the sizes of the inputs: {values}")
         return first
 
-    def _computed(self, value: Any, node: Node) -> Any:
+    def _compute(self, value: Any, node: Node) -> Any:
         if isinstance(value, Expression):
             return self._node(value)
         if isinstance(value, tuple):
-            return tuple(self._computed(v, node) for v in value)
+            return tuple(self._compute(v, node) for v in value)
         if isinstance(value, list):
-            return [self._computed(v, node) for v in value]
+            return [self._compute(v, node) for v in value]
         if isinstance(value, dict):
-            return {k: self._computed(v, node) for k, v in value.items()}
+            return {k: self._compute(v, node) for k, v in value.items()}
         return value
 
     # -- nodes for expressions --

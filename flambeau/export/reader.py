@@ -249,8 +249,8 @@ class Reader:
             return self._branch(value)
         if kind in ("as_int", "as_float", "as_bool", "as_string", "as_ints", "as_floats", "as_bools", "as_strings"):
             return self._plain(value)
-        if kind in _CONVERTED:
-            return _CONVERTED[kind](value)
+        if kind in _CONVERTERS:
+            return _CONVERTERS[kind](value)
         raise NotImplementedError(f"the exported program has an argument of the kind {kind[:40]}")
 
     def _branch(self, value: dict[str, Any]) -> Node:
@@ -342,7 +342,7 @@ def _device(value: dict[str, Any]) -> Any:
     )
 
 
-_CONVERTED: dict[str, Any] = {
+_CONVERTERS: dict[str, Any] = {
     "as_scalar_type": functools.partial(of_number, RECORDS),
     "as_layout": functools.partial(of_number, LAYOUTS),
     "as_memory_format": functools.partial(of_number, MEMORY_FORMATS),

@@ -151,8 +151,8 @@ def load(
 ) -> ExportedProgram:
     """Read a program from a file written by `save`, here or in PyTorch. `extra_files` is filled with what was saved under its keys."""
     archive = _Archive(f)
-    _checked(archive)
-    program = _guarded(lambda: _program(archive))
+    _check_format(archive)
+    program = _uniform_errors(lambda: _program(archive))
     for name in list(extra_files or ()):
         assert extra_files is not None
         if f"extra/{name}" in archive.names():
@@ -160,7 +160,7 @@ def load(
     return program
 
 
-def _checked(archive: _Archive) -> None:
+def _check_format(archive: _Archive) -> None:
     if archive.read("archive_format").strip() != b"pt2":
         raise RuntimeError("the archive is no exported program: its format is not pt2")
     if "byteorder" in archive.names() and archive.read("byteorder").strip() != b"little":
@@ -173,7 +173,7 @@ _DAMAGE = (
 )  # fmt: skip
 
 
-def _guarded(make: Callable[[], ExportedProgram]) -> ExportedProgram:
+def _uniform_errors(make: Callable[[], ExportedProgram]) -> ExportedProgram:
     """Context manager: raise one kind of error for every damage of a file."""
     try:
         return make()

@@ -77,7 +77,7 @@ class Expression:
     def __hash__(self) -> int:
         return hash((frozenset(self.terms.items()), self.divisor))
 
-    def _written(self, factor: int, term: Term) -> str:
+    def _format_product(self, factor: int, term: Term) -> str:
         names = [s.name for s in term]
         return "*".join(([str(factor)] if factor != 1 or not names else []) + names)
 
@@ -86,7 +86,7 @@ class Expression:
         text = ""
         for term, factor in order:
             sign = (" - " if factor < 0 else " + ") if text else ("-" if factor < 0 else "")
-            text += sign + self._written(abs(factor), term)
+            text += sign + self._format_product(abs(factor), term)
         text = text or "0"
         if self.divisor == 1:
             return text
@@ -143,7 +143,7 @@ def fitted(numbers: list[int], runs: list[dict[Symbol, int]], symbols: Iterable[
         return [Expression(numbers[0])]
     known = list(symbols)
     for terms in _shapes_of(known):
-        found = _solved(terms, numbers, runs)
+        found = _solve(terms, numbers, runs)
         if found is not None:
             return [found]
     for symbol in known:  # rounded down: s // 2
@@ -170,7 +170,7 @@ def factored(numbers: list[int], runs: list[dict[Symbol, int]], sizes: Iterable[
     return None
 
 
-def _solved(terms: list[Term], numbers: list[int], runs: list[dict[Symbol, int]]) -> Expression | None:
+def _solve(terms: list[Term], numbers: list[int], runs: list[dict[Symbol, int]]) -> Expression | None:
     """Return integer coefficients for the terms and a constant, by elimination; None if there are none."""
     rows = [
         [Fraction(math.prod(run[s] for s in term)) for term in terms] + [Fraction(1), Fraction(number)]

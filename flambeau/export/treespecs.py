@@ -8,18 +8,18 @@ from typing import Any, NamedTuple
 
 from ..utils._pytree import SUPPORTED_NODES, TreeSpec, treespec_leaf
 
-_PLAIN = {tuple: "builtins.tuple", list: "builtins.list"}
-_KEYED = {dict: "builtins.dict", OrderedDict: "collections.OrderedDict"}
+_SEQUENCE_KINDS = {tuple: "builtins.tuple", list: "builtins.list"}
+_KEYED_KINDS = {dict: "builtins.dict", OrderedDict: "collections.OrderedDict"}
 
 
 def _plain(spec: TreeSpec) -> dict[str, Any]:
     children = [_plain(child) for child in spec.children()]
     if spec.is_leaf():
         return {"type": None, "context": None, "children_spec": []}
-    if spec.type in _PLAIN:
-        return {"type": _PLAIN[spec.type], "context": "null", "children_spec": children}
-    if spec.type in _KEYED:
-        return {"type": _KEYED[spec.type], "context": json.dumps(list(spec.context)), "children_spec": children}
+    if spec.type in _SEQUENCE_KINDS:
+        return {"type": _SEQUENCE_KINDS[spec.type], "context": "null", "children_spec": children}
+    if spec.type in _KEYED_KINDS:
+        return {"type": _KEYED_KINDS[spec.type], "context": json.dumps(list(spec.context)), "children_spec": children}
     if spec.type in (defaultdict, deque):
         raise NotImplementedError(f"writing the nesting of a {spec.type.__name__}")
     if spec.type is NamedTuple:  # the class is the context
@@ -44,10 +44,10 @@ def _read(data: Any) -> TreeSpec:
     name = data.get("type")
     if name is None:
         return treespec_leaf()
-    for kind, written in _PLAIN.items():
+    for kind, written in _SEQUENCE_KINDS.items():
         if name == written:
             return TreeSpec(kind, None, children)
-    for kind, written in _KEYED.items():
+    for kind, written in _KEYED_KINDS.items():
         if name == written:
             return TreeSpec(kind, json.loads(data["context"]), children)
     for kind in SUPPORTED_NODES:

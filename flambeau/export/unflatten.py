@@ -139,14 +139,14 @@ class UnflattenedModule(Module):
             if spec.kind is InputKind.USER_INPUT or spec.target is None:
                 continue
             owner, _, name = spec.target.rpartition(".")
-            holder, tensor = self._holder(owner), self._program._tensor(spec.target)
+            holder, tensor = self._module_at(owner), self._program._tensor(spec.target)
             if isinstance(tensor, Parameter):
                 holder.register_parameter(name, tensor)
             else:
                 persistent = spec.persistent is not False and spec.kind is InputKind.BUFFER
                 holder.register_buffer(name, tensor, persistent=persistent)
 
-    def _holder(self, path: str) -> Module:
+    def _module_at(self, path: str) -> Module:
         """Return the module at a path, creating it if needed."""
         module: Module = self
         for part in path.split(".") if path else ():
@@ -199,7 +199,7 @@ class _Builder:
         for path, calls in self.done.items():
             if len(calls) > 1:
                 owner, _, name = path.rpartition(".")
-                self.root._holder(owner)._modules[name] = InterpreterModuleDispatcher(calls)
+                self.root._module_at(owner)._modules[name] = InterpreterModuleDispatcher(calls)
 
     def _outputs(self, output: Node) -> None:
         """Add the program's outputs to the outermost graph, and write changed buffers back."""
@@ -227,7 +227,7 @@ class _Builder:
         key = chain[-1]
         path, kind = next(v for k, v in node.meta["nn_module_stack"].items() if k.removeprefix("L__self__") == key)
         signature = self.signatures.get(key)
-        holder = self.root._holder(path)
+        holder = self.root._module_at(path)
         again = bool(holder.graph.nodes)
         module = holder if not again else InterpreterModule(Graph())
         assert isinstance(module, InterpreterModule)
@@ -292,12 +292,12 @@ class _Builder:
     def _target(self, call: _Call, parent: _Call) -> str:
         """Return the name under which the parent makes a call: the module's if the call is like the first one, else with @N."""
         call.module.finalize()
-        holder = self.root._holder(call.path)
+        holder = self.root._module_at(call.path)
         relative = call.path[len(parent.path) + 1 :] if parent.path else call.path
-        if call.module is holder or _same(call.graph, holder.graph):
+        if call.module is holder or _make_same_calls(call.graph, holder.graph):
             return relative
         owner, _, name = call.path.rpartition(".")
-        siblings = self.root._holder(owner)._modules
+        siblings = self.root._module_at(owner)._modules
         number = next(n for n in range(1, len(siblings) + 2) if f"{name}@{n}" not in siblings)
         siblings[f"{name}@{number}"] = call.module
         return f"{relative}@{number}"
@@ -335,7 +335,7 @@ class _Builder:
         return call.graph.get_attr(name)
 
 
-def _same(a: Graph, b: Graph) -> bool:
+def _make_same_calls(a: Graph, b: Graph) -> bool:
     """Return whether two graphs make the same calls."""
     left, right = list(a.nodes), list(b.nodes)
     places = [{n: i for i, n in enumerate(nodes)} for nodes in (left, right)]

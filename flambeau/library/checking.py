@@ -20,7 +20,7 @@ from ..random import fork_rng, manual_seed
 from .operator import OperatorFace
 
 _compiler, _proxies, _testing = map(naming.late, ("compiler", "export.proxy_tensor", "testing"))
-_USUAL = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
+_DEFAULT_TESTS = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
 
 
 class OpCheckError(Exception):
@@ -32,7 +32,7 @@ def opcheck(
     args: tuple[Any, ...],
     kwargs: dict[str, Any] | None = None,
     *,
-    test_utils: str | Sequence[str] = _USUAL,
+    test_utils: str | Sequence[str] = _DEFAULT_TESTS,
     raise_exception: bool = True,
     atol: float | None = None,
     rtol: float | None = None,
@@ -89,7 +89,7 @@ def _tensors(value: Any) -> list[Tensor]:
     return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
 
 
-def _memory(value: Any) -> set[int]:
+def _storages(value: Any) -> set[int]:
     """Return which storages a value's tensors have."""
     return {id(t._storage) for t in _tensors(value)}
 
@@ -141,12 +141,12 @@ def _check_schema(call: _Call) -> None:
     before = [[(t, t.detach().clone(), t._storage) for t in _tensors(value)] for _, value in given]
     results = call.run(leaves)
     outputs = list(zip(call.schema.returns, results if isinstance(results, tuple) else (results,)))
-    written = set[int]().union(*(_memory(value) for argument, value in given if argument.is_write))
+    written = set[int]().union(*(_storages(value) for argument, value in given if argument.is_write))
     for (argument, value), kept in zip(given, before):
         name = "input" if argument.name == "self" else argument.name
         for place, (declared, output) in enumerate(outputs):
-            shared = _memory(value) & _memory(output)
-            if shared and not any(_one_set(a, declared) and shared <= _memory(other) for a, other in given):
+            shared = _storages(value) & _storages(output)
+            if shared and not any(_may_alias(a, declared) and shared <= _storages(other) for a, other in given):
                 raise RuntimeError(f"Argument {name} is not defined to alias output but was aliasing")
             if output is value and shared - written:
                 raise RuntimeError(
@@ -155,11 +155,11 @@ def _check_schema(call: _Call) -> None:
         if any(not _is_unchanged(*state) and id(state[2]) not in written for state in kept):
             raise RuntimeError(f"Argument {name} is not defined as mutable but was mutated")
     for (i, (declared, one)), (j, (other, two)) in combinations(enumerate(outputs), 2):
-        if _memory(one) & _memory(two) and not _one_set(declared, other):
+        if _storages(one) & _storages(two) and not _may_alias(declared, other):
             raise RuntimeError(f"Outputs {i} and {j} alias unexpectedly")
 
 
-def _one_set(one: Argument, two: Argument) -> bool:
+def _may_alias(one: Argument, two: Argument) -> bool:
     """Return whether a schema lets two of its arguments and results share memory."""
     first, second = one.alias_info, two.alias_info
     return bool(first and second and ("*" in first.after_set or first.after_set & second.before_set))
@@ -202,7 +202,7 @@ def _check_fake(call: _Call) -> None:
                 )
     for what, first in (("inputs", 0), ("each_other", 1)):
         shared = [
-            [bool(_memory(a) & _memory(b)) for a in _tensors(way[first]) for b in _tensors(way[1]) if a is not b]
+            [bool(_storages(a) & _storages(b)) for a in _tensors(way[first]) for b in _tensors(way[1]) if a is not b]
             for way in ways
         ]
         if shared[0] != shared[1]:

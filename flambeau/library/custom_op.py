@@ -37,7 +37,7 @@ def custom_op(
 
     def wrap(function: Function) -> CustomOpDef:
         described = parse_schema(infer_schema(function, mutates_args=mutates_args) if schema is None else schema)
-        return CustomOpDef(described.renamed(name), function, device_types, () if tags is None else _listed(tags))
+        return CustomOpDef(described.renamed(name), function, device_types, () if tags is None else _as_list(tags))
 
     return wrap if fn is None else wrap(fn)
 
@@ -85,14 +85,14 @@ class CustomOpDef:
         """Register a function as the kernel for tensors on these devices; None stands for every device."""
 
         def register(function: Function) -> Function:
-            for device_type in ["default"] if device_types is None else _listed(device_types):
+            for device_type in ["default"] if device_types is None else _as_list(device_types):
                 self.op.kernels[device_type] = function
-            self.op.kernels.setdefault("meta", self._no_fake)
+            self.op.kernels.setdefault("meta", self._missing_fake)
             return function
 
         return register if fn is None else register(fn)
 
-    def _no_fake(self, *args: Any, **kwargs: Any) -> None:
+    def _missing_fake(self, *args: Any, **kwargs: Any) -> None:
         """Return nothing for an operator that returns nothing; raise an error for others."""
         if not self.op.schema.returns:
             return
@@ -155,7 +155,7 @@ class _KernelSwitch:
         self.op._switch(self.device_type, self.before)
 
 
-def _listed(one_or_many: Any) -> list[Any]:
+def _as_list(one_or_many: Any) -> list[Any]:
     return (
         list(one_or_many) if isinstance(one_or_many, Iterable) and not isinstance(one_or_many, str) else [one_or_many]
     )

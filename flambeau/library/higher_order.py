@@ -35,7 +35,7 @@ class HigherOrderOperator:
         return self
 
     def __reduce__(self) -> tuple:
-        return _found, (self._name,)
+        return _find_overload, (self._name,)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"the higher-order operator {self._name}")
@@ -82,7 +82,7 @@ higher_order.cond = cond_op
 higher_order.while_loop = while_loop_op
 
 
-def _found(name: str) -> HigherOrderOperator:
+def _find_overload(name: str) -> HigherOrderOperator:
     return getattr(higher_order, name)
 
 

@@ -35,7 +35,7 @@ def load_library(path: str | os.PathLike) -> None:
     loaded_libraries.add(full)
 
 
-class _Classes(ModuleType):
+class _ClassNamespaces(ModuleType):
     """`torch.classes`, with a namespace for each library's classes."""
 
     __path__: Any = ()  # no files, for programs that search the files of every module
@@ -68,7 +68,7 @@ class ClassNamespace(ModuleType):
         )
 
 
-classes: Any = _Classes("torch.classes")
+classes: Any = _ClassNamespaces("torch.classes")
 
 
 def add_class(namespace: str, name: str) -> type:

@@ -22,7 +22,7 @@ _DEVICES = {"cpu": "cpu", "cuda": "cuda", "meta": "meta", "autograd": "autograd"
 _BACKENDS = ("CPU", "CUDA", "HIP", "XLA", "MPS", "IPU", "XPU", "HPU", "VE", "Lazy", "MTIA", "MAIA", "Meta", "FPGA", "Vulkan", "Metal",
              "PrivateUse1", "PrivateUse2", "PrivateUse3", "MkldnnCPU", "Other", "Functionality", "NestedTensor")  # fmt: skip
 _KINDS = ("", "Autograd", "Quantized", "Sparse", "SparseCsr", "NestedTensor", "Autocast")
-_ELSEWHERE = frozenset(f"{kind}{backend}".lower() for kind in _KINDS for backend in _BACKENDS) | {
+_UNAVAILABLE_KEYS = frozenset(f"{kind}{backend}".lower() for kind in _KINDS for backend in _BACKENDS) | {
     "backendselect", "python", "pythondispatcher", "functionalize", "named", "conjugate", "negative", "zerotensor", "adinplaceorview",
     "autocastcpu", "tracer", "batched", "functorchbatched", "compositeexplicitautogradnonfunctional", "compositeimplicitautogradnestedtensor",
 }  # fmt: skip
@@ -42,7 +42,7 @@ class Library:
             raise ValueError(f"Unsupported kind: {kind}")
         self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
         self._undo: list[Callable[[], Any]] = []  # what takes back each registration made through this object
-        weakref.finalize(self, _take_back, self._undo).atexit = False
+        weakref.finalize(self, _undo_all, self._undo).atexit = False
 
     def __repr__(self) -> str:
         return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={self.dispatch_key})>"
@@ -74,7 +74,7 @@ class Library:
 
     def _destroy(self) -> None:
         """Remove the operators and kernels registered here."""
-        _take_back(self._undo)
+        _undo_all(self._undo)
 
     def __enter__(self) -> Library:
         return self
@@ -83,7 +83,7 @@ class Library:
         self._destroy()
 
 
-def _take_back(registrations: list[Callable[[], Any]]) -> None:
+def _undo_all(registrations: list[Callable[[], Any]]) -> None:
     while registrations:
         registrations.pop()()
 
@@ -105,14 +105,14 @@ def _device_key(key: str) -> str:
     lower = key.lower()
     if lower in ANY_DEVICE:
         return lower
-    if lower not in _DEVICES and lower not in _ELSEWHERE:
+    if lower not in _DEVICES and lower not in _UNAVAILABLE_KEYS:
         raise RuntimeError(
             f"could not parse dispatch key: {key}; expected a device ('cpu', 'cuda', 'meta') or a dispatch key"
         )
     return _DEVICES.get(lower, lower)
 
 
-def _registered(lib: Library, name: Any, function: Function, key: str) -> Function:
+def _register_function(lib: Library, name: Any, function: Function, key: str) -> Function:
     lib.impl(name, function, key)
     return function
 
@@ -122,7 +122,7 @@ def define(qualname: Any, schema: str, *args: Any, lib: Library | None = None, t
     makes the function the operator's kernel."""
     if isinstance(qualname, Library):
         name = qualname.define(schema, *args, tags=tags)
-        return lambda function: _registered(qualname, name, function, "")
+        return lambda function: _register_function(qualname, name, function, "")
     if qualname.count("::") != 1:
         raise ValueError(
             f"define(qualname, schema): expected qualname of the form '<namespace>::<name>', but got {qualname!r}"
@@ -137,7 +137,7 @@ def impl(qualname: Any, types: str | Sequence[str], func: Any = None, *, lib: Li
     """Register a function as the kernel of an operator for these devices ("default" stands for all); also as a decorator. The older form
     `impl(library, name, dispatch_key)` is a decorator, too."""
     if isinstance(qualname, Library):
-        return lambda function: _registered(qualname, types, function, func or "")
+        return lambda function: _register_function(qualname, types, function, func or "")
 
     def register(function: Function) -> Function:
         for key in [types] if isinstance(types, str) else types:

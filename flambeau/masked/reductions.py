@@ -11,7 +11,7 @@ from ..ops.reduce.norms import vector_norm
 from .selection import as_dims, chosen, filled, highest, lowest
 
 
-def _prepared(name: str, input: Any, mask: Any, dtype: Any) -> tuple[Tensor, Tensor | None]:
+def _prepare(name: str, input: Any, mask: Any, dtype: Any) -> tuple[Tensor, Tensor | None]:
     mask = chosen(name, input, mask)
     return (input if dtype is None else input.to(dtype)), mask
 
@@ -26,14 +26,14 @@ def _sum_dtype(input: Tensor, dtype: Any) -> Any:
 def sum(input: Any, dim: Any = None, *, keepdim: bool | None = False, dtype: Any = None, mask: Any = None) -> Tensor:
     """Return the sum of the selected elements over `dim`."""
     kind = _sum_dtype(input, dtype) if isinstance(input, Tensor) else dtype
-    values, mask = _prepared("sum", input, mask, kind)
+    values, mask = _prepare("sum", input, mask, kind)
     return filled(values, mask, 0).sum(as_dims(dim, values.dim()), keepdim=bool(keepdim))
 
 
 def prod(input: Any, dim: Any = None, *, keepdim: bool | None = False, dtype: Any = None, mask: Any = None) -> Tensor:
     """Return the product of the selected elements over `dim`."""
     kind = _sum_dtype(input, dtype) if isinstance(input, Tensor) else dtype
-    values, mask = _prepared("prod", input, mask, kind)
+    values, mask = _prepare("prod", input, mask, kind)
     result = filled(values, mask, 1)
     for d in sorted(as_dims(dim, values.dim()), reverse=True):
         result = result.prod(d, keepdim=bool(keepdim))
@@ -42,13 +42,13 @@ def prod(input: Any, dim: Any = None, *, keepdim: bool | None = False, dtype: An
 
 def amax(input: Any, dim: Any = None, *, keepdim: bool | None = False, dtype: Any = None, mask: Any = None) -> Tensor:
     """Return the largest of the selected elements over `dim`."""
-    values, mask = _prepared("amax", input, mask, dtype)
+    values, mask = _prepare("amax", input, mask, dtype)
     return filled(values, mask, lowest(values.dtype)).amax(as_dims(dim, values.dim()), keepdim=bool(keepdim))
 
 
 def amin(input: Any, dim: Any = None, *, keepdim: bool | None = False, dtype: Any = None, mask: Any = None) -> Tensor:
     """Return the smallest of the selected elements over `dim`."""
-    values, mask = _prepared("amin", input, mask, dtype)
+    values, mask = _prepare("amin", input, mask, dtype)
     return filled(values, mask, highest(values.dtype)).amin(as_dims(dim, values.dim()), keepdim=bool(keepdim))
 
 
@@ -56,7 +56,7 @@ def argmax(
     input: Any, dim: int | None = None, *, keepdim: bool | None = False, dtype: Any = None, mask: Any = None
 ) -> Tensor:
     """Return the index of the largest of the selected elements; in the input's dtype, as in PyTorch."""
-    values, mask = _prepared("argmax", input, mask, dtype)
+    values, mask = _prepare("argmax", input, mask, dtype)
     return filled(values, mask, lowest(values.dtype)).argmax(dim, keepdim=bool(keepdim)).to(values.dtype)
 
 
@@ -64,7 +64,7 @@ def argmin(
     input: Any, dim: int | None = None, *, keepdim: bool | None = False, dtype: Any = None, mask: Any = None
 ) -> Tensor:
     """Return the index of the smallest of the selected elements; in the input's dtype, as in PyTorch."""
-    values, mask = _prepared("argmin", input, mask, dtype)
+    values, mask = _prepare("argmin", input, mask, dtype)
     return filled(values, mask, highest(values.dtype)).argmin(dim, keepdim=bool(keepdim)).to(values.dtype)
 
 
@@ -75,7 +75,7 @@ def _count(values: Tensor, mask: Tensor | None, dims: tuple[int, ...], keepdim: 
 
 def mean(input: Any, dim: Any = None, *, keepdim: bool | None = False, dtype: Any = None, mask: Any = None) -> Tensor:
     """Return the mean of the selected elements over `dim`."""
-    values, mask = _prepared("mean", input, mask, dtype)
+    values, mask = _prepare("mean", input, mask, dtype)
     if not (values.is_floating_point() or values.is_complex()):
         if mask is None:
             raise RuntimeError(
@@ -92,7 +92,7 @@ def mean(input: Any, dim: Any = None, *, keepdim: bool | None = False, dtype: An
 
 def median(input: Any, dim: int = -1, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Tensor:
     """Return the lower median of the selected elements over one dimension; NaN if none is selected."""
-    values, mask = _prepared("median", input, mask, dtype)
+    values, mask = _prepare("median", input, mask, dtype)
     if not values.is_floating_point():
         if mask is not None and not bool(mask.all()):
             raise ValueError("masked median expects no fully masked out rows if dtype is not floating point")
@@ -102,7 +102,7 @@ def median(input: Any, dim: int = -1, *, keepdim: bool = False, dtype: Any = Non
 
 def logsumexp(input: Any, dim: Any = None, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Tensor:
     """Return log(sum(exp)) of the selected elements over `dim`."""
-    values, mask = _prepared("logsumexp", input, mask, dtype)
+    values, mask = _prepare("logsumexp", input, mask, dtype)
     floating = values if values.dtype.is_floating_point or values.is_complex() else values.float()
     result = filled(floating, mask, -math.inf).logsumexp(as_dims(dim, values.dim()), keepdim=keepdim)
     return result.to(values.dtype)  # integers too, as PyTorch has it
@@ -118,7 +118,7 @@ def norm(
     mask: Any = None,
 ) -> Tensor:
     """Return the vector norm of the selected elements over `dim`."""
-    values, mask = _prepared("norm", input, mask, dtype)
+    values, mask = _prepare("norm", input, mask, dtype)
     order = 2.0 if ord is None else float(ord)
     idle = math.inf if order == -math.inf else 0
     return vector_norm(filled(values, mask, idle), order, as_dims(dim, values.dim()), keepdim=bool(keepdim))
@@ -138,7 +138,7 @@ def var(
     if unbiased is not None and correction is not None:
         raise AssertionError("Only one of unbiased and correction may be given")
     lost = int(unbiased in (None, True)) if correction is None else correction + 0  # True counts as 1
-    values, mask = _prepared("var", input, mask, dtype)
+    values, mask = _prepare("var", input, mask, dtype)
     if not (values.is_floating_point() or values.is_complex()):
         values = values.to(BY_NAME["float32"])
     dims = as_dims(dim, values.dim())

@@ -91,7 +91,7 @@ class ProcessContext:
             if self.processes[rank].exitcode != 0:
                 self._end_others(grace_period)
                 self._raise(rank)
-            self._forget(rank)
+            self._remove_process(rank)
         return not self.sentinels
 
     def _end_others(self, grace_period: float | None) -> None:
@@ -105,7 +105,7 @@ class ProcessContext:
                 process.kill()
                 process.join()
 
-    def _forget(self, rank: int) -> None:
+    def _remove_process(self, rank: int) -> None:
         if os.path.exists(self.error_files[rank]):
             os.unlink(self.error_files[rank])
 
@@ -114,7 +114,7 @@ class ProcessContext:
         with open(self.error_files[rank], encoding="utf-8") as file:
             told = file.read()
         for other in range(len(self.processes)):
-            self._forget(other)
+            self._remove_process(other)
         if told:
             message = f"\n\n-- Process {rank} terminated with the following error:\n{told}"
             raise ProcessRaisedException(message, rank, process.pid)

@@ -41,14 +41,14 @@ def set_sharing_strategy(new_strategy: str) -> None:
 # -- how a storage travels --------------------------------------------------------------------------------------------
 
 
-class _Courier(threading.local):
+class _StorageTransfer(threading.local):
     """Functions that transfer storages while this thread writes or reads a message with custom memory transfer."""
 
     send: Callable[[UntypedStorage], tuple | None] | None = None  # what to call with which arguments at the other end
     receive: Callable[..., UntypedStorage] | None = None
 
 
-_courier = _Courier()
+_storage_transfer = _StorageTransfer()
 
 
 def _shared_block(storage: UntypedStorage) -> SharedBlock:
@@ -68,8 +68,8 @@ def _reduce_storage(storage: UntypedStorage) -> tuple:
         storage = storage.owner
     if storage.device is not cpu:
         return backend_of(storage.device).share(storage)
-    if _courier.send is not None:
-        address = _courier.send(storage)
+    if _storage_transfer.send is not None:
+        address = _storage_transfer.send(storage)
         return storage.__reduce__() if address is None else (_storage_from_courier, address)
     if isinstance(storage.owner, SharedBlock) and storage.owner.fd < 0:
         block = _shared_block(storage)  # came through a data loader: its descriptor is gone
@@ -80,9 +80,9 @@ def _reduce_storage(storage: UntypedStorage) -> tuple:
 
 
 def _storage_from_courier(*address: Any) -> UntypedStorage:
-    if _courier.receive is None:
+    if _storage_transfer.receive is None:
         raise RuntimeError("this message can only be read at the other end of the channel it was sent through")
-    return _courier.receive(*address)
+    return _storage_transfer.receive(*address)
 
 
 def _storage_from_descriptor(descriptor: Any, nbytes: int) -> UntypedStorage:
@@ -97,7 +97,7 @@ def _reduce_tensor(tensor: Tensor) -> tuple:
             " between processes. To transfer the values only, call detach() on the tensor before sending it."
         )
     storage = tensor._storage
-    if _courier.send is not None and not storage.is_shared() and 2 * tensor.nbytes < storage.size_bytes:
+    if _storage_transfer.send is not None and not storage.is_shared() and 2 * tensor.nbytes < storage.size_bytes:
         compact = empty_strided(tensor.shape, _dense_strides(tensor), tensor.dtype)  # not all that it is a view of
         raw_copy(compact, tensor)
         if tensor.requires_grad:
@@ -128,17 +128,17 @@ def init_reductions() -> None:
 def pack(message: Any, send: Callable[[UntypedStorage], tuple[Any, ...] | None]) -> Any:
     """Return the pickled message. `send(storage)` transfers its memory and returns what to tell the receiver; None: the bytes are put into
     the message."""
-    _courier.send = send
+    _storage_transfer.send = send
     try:
         return ForkingPickler.dumps(message)
     finally:
-        _courier.send = None
+        _storage_transfer.send = None
 
 
 def unpack(data: Any, receive: Callable[..., UntypedStorage]) -> Any:
     """Return the object given to `pack`, with `receive(*what send returned)` in the place of each storage."""
-    _courier.receive = receive
+    _storage_transfer.receive = receive
     try:
         return pickle.loads(data)
     finally:
-        _courier.receive = None
+        _storage_transfer.receive = None

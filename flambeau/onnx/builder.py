@@ -203,7 +203,7 @@ class Builder:
     def _constant(self, array: np.ndarray) -> Value:
         """Return a constant of exactly the array's dtype; small equal ones share a node."""
         key = (array.dtype.str, array.shape, array.tobytes()) if array.nbytes <= 4096 else None
-        known = self._known(key)
+        known = self._find_constant(key)
         if known is not None:
             return known
         node = OnnxNode("", "Constant", [], {"value": array}, 1)
@@ -215,10 +215,10 @@ class Builder:
             self._constants[key] = made
         return made
 
-    def _known(self, key: Any) -> Value | None:
+    def _find_constant(self, key: Any) -> Value | None:
         """Return an existing constant, also from the graphs around this one, which it can read; else None."""
         found = self._constants.get(key)
-        return self.parent._known(key) if found is None and self.parent is not None else found
+        return self.parent._find_constant(key) if found is None and self.parent is not None else found
 
     def ints(self, numbers: Any) -> Value:
         """Return a list of sizes, some of which may be values, as one int64 vector."""
@@ -294,7 +294,7 @@ class Builder:
         return made.known(x.dtype, shape)
 
     def reshape(self, x: Value, sizes: Any, allow_zero: bool = False) -> Value:
-        shape = None if isinstance(sizes, Value) else self._reshaped(x, list(sizes), allow_zero)
+        shape = None if isinstance(sizes, Value) else self._sizes_after_reshape(x, list(sizes), allow_zero)
         if not isinstance(sizes, Value) and all(isinstance(s, int) and s >= 0 for s in sizes):
             if x.shape == tuple(sizes):
                 return x
@@ -303,7 +303,7 @@ class Builder:
         flag = {"allowzero_i": int(allow_zero)} if self.opset >= 14 else {}
         return self.op("Reshape", x, self.ints(sizes), **flag).known(x.dtype, shape)
 
-    def _reshaped(self, x: Value, sizes: list[Any], allow_zero: bool) -> list[Size]:
+    def _sizes_after_reshape(self, x: Value, sizes: list[Any], allow_zero: bool) -> list[Size]:
         """Return the sizes after a reshape, as far as they are known: 0 keeps a size, -1 is inferred."""
         found: list[Any] = [s if isinstance(s, int) else None for s in sizes]
         if not allow_zero and x.shape is not None:

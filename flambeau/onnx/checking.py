@@ -7,8 +7,8 @@ from typing import Any
 
 from .errors import OnnxExporterError
 
-_MOST_NODES = 1_000_000  # that run when all functions have been called
-_DEEPEST = 100  # functions that call each other
+_MAX_NODES = 1_000_000  # that run when all functions have been called
+_MAX_DEPTH = 100  # functions that call each other
 
 Name = tuple[str, str]  # of a function: domain and name
 _WHOLE = ("", "")  # key of the graph itself
@@ -24,7 +24,7 @@ def check_model(model: Any) -> None:
     _check_functions(functions, model.graph.node)
     _check_graph(model.graph, set(), f"the graph {model.graph.name!r}")
     for function in functions.values():
-        what = f"the function {_shown((function.domain, function.name))}"
+        what = f"the function {_quote_name((function.domain, function.name))}"
         _check_nodes(function.node, set(function.input), what)
 
 
@@ -62,7 +62,7 @@ def _label(node: Any) -> str:
     return f"node {node.name!r} ({node.op_type})" if node.name else f"a node {node.op_type}"
 
 
-def _shown(name: Name) -> str:
+def _quote_name(name: Name) -> str:
     return "::".join(part for part in name if part)
 
 
@@ -82,7 +82,7 @@ def _all_nodes(nodes: Iterable[Any]) -> Iterator[Any]:
 
 
 def _check_functions(functions: dict[Name, Any], nodes: Any) -> None:
-    """Raise unless functions call each other without recursion, at most `_DEEPEST` deep, and with a bounded number of calls."""
+    """Raise unless functions call each other without recursion, at most `_MAX_DEPTH` deep, a bounded number of times."""
     calls = {name: [(n.domain, n.op_type) for n in _all_nodes(f.node)] for name, f in functions.items()}
     if _WHOLE in functions:
         raise InvalidFile("a function of the file has no name")
@@ -105,13 +105,13 @@ def _check_functions(functions: dict[Name, Any], nodes: Any) -> None:
             for callee in set(calls[name]) & functions.keys():
                 if callee in under_way:
                     circle = [*under_way[under_way.index(callee) :], callee]
-                    raise InvalidFile(f"functions that call each other: {' -> '.join(map(_shown, circle))}")
+                    raise InvalidFile(f"functions that call each other: {' -> '.join(map(_quote_name, circle))}")
                 todo.append((callee, False))
 
 
 def _check_extent(name: Name, size: int, depth: int) -> None:
-    what = f"the function {_shown(name)}" if name != _WHOLE else "the graph"
-    if size > _MOST_NODES:
-        raise InvalidFile(f"{what} runs {size} nodes through its functions, but at most {_MOST_NODES} are accepted")
-    if depth > _DEEPEST:
-        raise InvalidFile(f"{what} calls functions to a depth of {depth}, but at most {_DEEPEST} are accepted")
+    what = f"the function {_quote_name(name)}" if name != _WHOLE else "the graph"
+    if size > _MAX_NODES:
+        raise InvalidFile(f"{what} runs {size} nodes through its functions, but at most {_MAX_NODES} are accepted")
+    if depth > _MAX_DEPTH:
+        raise InvalidFile(f"{what} calls functions to a depth of {depth}, but at most {_MAX_DEPTH} are accepted")

@@ -58,12 +58,12 @@ class Converter:
         """Return a tensor's current value; a view is recomputed if its base has changed."""
         base = slot.base
         if base is not None and slot.changes != base.changes:
-            found = self._through(self.current(base), slot.steps)
+            found = self._convert_steps(self.current(base), slot.steps)
             slot.value = slot.value if found is _MISSING else found
             slot.changes = base.changes
         return slot.value
 
-    def _through(self, value: Any, steps: tuple) -> Any:
+    def _convert_steps(self, value: Any, steps: tuple) -> Any:
         for run in steps:
             value = value if value is _MISSING else run(value)
         return value
@@ -92,7 +92,7 @@ class Converter:
             return
         base = slot.base
         whole = self.current(base)
-        places = self._through(places_of(self.g, whole), slot.steps)
+        places = self._convert_steps(places_of(self.g, whole), slot.steps)
         if places is _MISSING:
             return
         base.value = put_at(self.g, whole, places, value)
@@ -111,7 +111,7 @@ class Converter:
             else:
                 self._in_place(schema, first, arguments, place, target)
             return first
-        result = self._of_nothing(name, arguments, described, target)
+        result = self._constant_call(name, arguments, described, target)
         if result is _MISSING:
             result = self._run(schema, name, arguments, place, target, described)
         if result is _MISSING:
@@ -121,7 +121,7 @@ class Converter:
             return self._views(schema, first, arguments, result, described)
         return slots(result)
 
-    def _of_nothing(self, name: str, arguments: dict[str, Any], described: Any, target: Any) -> Any:
+    def _constant_call(self, name: str, arguments: dict[str, Any], described: Any, target: Any) -> Any:
         """Return a constant for a call that computes nothing, because its result or all of its arguments have no elements. Engines differ
         in how they handle that."""
         operator = operator_named(name)
@@ -175,17 +175,17 @@ class Converter:
         try:
             plain = {key: self.plain(value) for key, value in arguments.items()}
             if target is not None and target in self.table:
-                return self._translated(self.table[target], plain)
+                return self._call_translation(self.table[target], plain)
             custom = form_of_function(target) or custom_form(name, self.g.opset)
             if custom is not None:
-                return custom(self.g, *_for_user(custom, list(plain.values())))
+                return custom(self.g, *_arguments_for_user(custom, list(plain.values())))
             form = form_of(name)
             if form is None:
                 return self._from_torchlib(schema, name, plain, place, described)
             if self.g.opset < form.since:
                 raise NotImplementedError(f"needs opset {form.since} or later")
             given = {"described": described} if "described" in form.wanted else {}
-            made = form(self.g, **_wanted(name, form.wanted, _renamed(plain, form.wanted)), **given)
+            made = form(self.g, **_wants_argument(name, form.wanted, _rename_first(plain, form.wanted)), **given)
             return self._from_torchlib(schema, name, plain, place, described) if made is NotImplemented else made
         except NotImplementedError as error:
             self.missing.setdefault((name, str(error)), place)
@@ -195,7 +195,7 @@ class Converter:
         record = getattr(operator_named(name), "op", None)
         function = torchlib.function_of(name, schema.overload_name, record) if not reason(name) else None
         if function is None:
-            return self._made_here(name, plain, place)
+            return self._constant_result(name, plain, place)
         made = torchlib.call(self.g, function, schema, plain, record, described)
         if isinstance(made, Value) and isinstance(described, Described) and name == schema.name:  # not in place
             self._check_rank(made, described)
@@ -208,7 +208,7 @@ class Converter:
         if made.shape is not None and described.shape is not None and len(made.shape) != len(described.shape):
             raise NotImplementedError(f"torchlib's function: {len(made.shape)} dimensions, not {len(described.shape)}")
 
-    def _made_here(self, name: str, plain: dict[str, Any], place: str) -> Any:
+    def _constant_result(self, name: str, plain: dict[str, Any], place: str) -> Any:
         """Return an operator's result as a constant if it depends on numbers alone (a window, positions); else record a missing form."""
         record = getattr(operator_named(name), "op", None)
         if (
@@ -221,7 +221,7 @@ class Converter:
         self.missing.setdefault((name, reason(name)), place)
         return _MISSING
 
-    def _translated(self, function: Any, plain: dict[str, Any]) -> Any:
+    def _call_translation(self, function: Any, plain: dict[str, Any]) -> Any:
         """Call a user's translation: an onnxscript function, or one that takes the builder."""
         values = list(plain.values())
         proto = getattr(function, "to_function_proto", None)
@@ -304,7 +304,7 @@ def unknown(described: Any) -> Any:
     return Value()
 
 
-def _renamed(plain: dict[str, Any], wanted: frozenset[str]) -> dict[str, Any]:
+def _rename_first(plain: dict[str, Any], wanted: frozenset[str]) -> dict[str, Any]:
     """Rename the first argument to the name that the form has for it: `self` (of in-place operators) or `input`."""
     first = next(iter(plain), "")
     other = {"self": "input", "input": "self"}.get(first, "")
@@ -313,7 +313,7 @@ def _renamed(plain: dict[str, Any], wanted: frozenset[str]) -> dict[str, Any]:
     return {other if key == first else key: value for key, value in plain.items()}
 
 
-def _wanted(name: str, wanted: frozenset[str], plain: dict[str, Any]) -> dict[str, Any]:
+def _wants_argument(name: str, wanted: frozenset[str], plain: dict[str, Any]) -> dict[str, Any]:
     given = {}
     for key, value in plain.items():
         if key in wanted:
@@ -325,7 +325,7 @@ def _wanted(name: str, wanted: frozenset[str], plain: dict[str, Any]) -> dict[st
     return given
 
 
-def _for_user(function: Callable, values: list[Any]) -> list[Any]:
+def _arguments_for_user(function: Callable, values: list[Any]) -> list[Any]:
     """Return the arguments in order, without trailing None and False that the function has no parameters for."""
     code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
     if code is None or code.co_flags & 4:

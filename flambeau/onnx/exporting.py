@@ -157,7 +157,7 @@ class _Export:
         compiled = isinstance(model, (ScriptModule, ScriptFunction))
         with select_model_mode_for_export(model, self.training), functions.exporting(self.g.opset, self.table or ()):
             if compiled and (not self.dynamo or has_control_flow(inlining.inlined(model.graph))):
-                self._scripted()
+                self._read_script()
             else:
                 self._read()
         if not self.dynamo:
@@ -168,7 +168,7 @@ class _Export:
     # -- the program -----------------------------------------------------------------------------------------------------------------
     def _module(self) -> Module:
         plain = isinstance(self.model, Module) and not isinstance(self.model, ScriptModule)
-        return self.model if plain else _Called(self.model)
+        return self.model if plain else _CallableModule(self.model)
 
     def _read(self) -> None:
         """Run the model and build its graph."""
@@ -180,13 +180,13 @@ class _Export:
             with flambeau.no_grad() if not self.g.training else contextlib.nullcontext():
                 recorded = self.say(
                     f"Obtain model graph for `{text}` with `torch.export.export(..., strict=False)`",
-                    lambda: self._recorded(module),
+                    lambda: self._record_module(module),
                 )
         reader = (ProgramReader if self.dynamo else TraceReader)(recorded, self.g, self.table, self.words)
         reader.apart = recorded is self.model
         self.say("Translate the graph into ONNX", reader.run)
 
-    def _recorded(self, module: Module) -> Any:
+    def _record_module(self, module: Module) -> Any:
         """Return the model as a recorded graph. With sizes that change or depend on values, and for dynamo=False, it includes the computations
         on sizes."""
         if not self.dynamo:
@@ -225,7 +225,7 @@ class _Export:
             found.append({i % max(leaf.dim(), 1): word for i, word in axes.items() if i < leaf.dim()})
         return found
 
-    def _scripted(self) -> None:
+    def _read_script(self) -> None:
         model = self.model
         function = model.forward if isinstance(model, ScriptModule) else model
         schema = getattr(function, "schema", None)
@@ -290,7 +290,7 @@ def enumerate_axes(key: str, axes: Any) -> Iterator[tuple[int, str]]:
         yield axis, f"{key}_dynamic_axes_{axis + 1}"
 
 
-class _Called(Module):
+class _CallableModule(Module):
     """Wraps a function, or a compiled module, as a module that export can run."""
 
     def __init__(self, function: Any) -> None:

@@ -22,7 +22,7 @@ from .recorded import HOUSE, OneCall, Recorded, RecordedParts
 from .registry import form_of
 from .serialize import as_output
 
-_MANY = 500  # nodes: models with more show how far they are
+_PROGRESS_INTERVAL = 500  # nodes: models with more show how far they are
 _NUMBERS = ("SymInt", "Scalar")  # types of results that are no tensors
 _SIZES = {
     operator.add: "Add", operator.sub: "Sub", operator.mul: "Mul", operator.floordiv: "Div", operator.mod: "Mod",
@@ -54,7 +54,7 @@ class ProgramReader:
         signature = self.program.graph_signature
         self.kinds = {spec.arg.name: spec for spec in signature.input_specs}
         nodes = list(self.program.graph.nodes)
-        for node in Progress(nodes, "writing ONNX nodes") if len(nodes) > _MANY else nodes:
+        for node in Progress(nodes, "writing ONNX nodes") if len(nodes) > _PROGRESS_INTERVAL else nodes:
             getattr(self, node.op)(node)
 
     def placeholder(self, node: Node) -> None:
@@ -95,11 +95,11 @@ class ProgramReader:
     def output_name(self, node: Any, number: int) -> str:
         return node.name if isinstance(node, Node) else f"output_{number}"
 
-    def _taken(self, thing: Any) -> Any:
+    def _convert_argument(self, thing: Any) -> Any:
         if isinstance(thing, Node):
             return self.known[thing]
         if isinstance(thing, (list, tuple)):
-            return [self._taken(t) for t in thing]
+            return [self._convert_argument(t) for t in thing]
         return thing
 
     def get_attr(self, node: Node) -> None:
@@ -109,7 +109,7 @@ class ProgramReader:
         self.known[node] = Slot(self.g.value(found)) if isinstance(found, Tensor) else found
 
     def call_function(self, node: Node) -> None:
-        target, args = node.target, self._taken(node.args)
+        target, args = node.target, self._convert_argument(node.args)
         with self.g.inside(_scope(node)):
             if target is operator.getitem:
                 many = args[0] if isinstance(args[0], list) else None  # none where the call has no form
@@ -123,7 +123,7 @@ class ProgramReader:
                 self.known[node] = None
             elif hasattr(target, "_schema"):
                 self.known[node] = self._operator(
-                    node, target, args, {k: self._taken(v) for k, v in node.kwargs.items()}
+                    node, target, args, {k: self._convert_argument(v) for k, v in node.kwargs.items()}
                 )
                 self._name(node)
             else:
@@ -164,7 +164,7 @@ class ProgramReader:
 
     def output(self, node: Node) -> None:
         for number, thing in enumerate(pytree.tree_leaves(node.args[0])):
-            taken = self._taken(thing)
+            taken = self._convert_argument(thing)
             if taken is None:
                 continue
             value = self.converter.current(taken) if isinstance(taken, Slot) else self.g.value(taken)
@@ -209,7 +209,7 @@ class PartsReader(ProgramReader):
         self.known[node] = next(self.given) if constant is None else Slot(self.g.value(constant))
 
     def output(self, node: Node) -> None:
-        self.returned = self._taken(node.args[0])
+        self.returned = self._convert_argument(node.args[0])
 
     def results(self) -> Any:
         self.walk()

@@ -132,14 +132,14 @@ class ScriptReader:
         if method is None:
             raise OnnxExporterError(f"the call of {node.attributes['name']} cannot be exported")
         with self.g.inside(pairs[0].thing[0]):
-            return self._called(method.graph, pairs)
+            return self._inline_call(method.graph, pairs)
 
     def prim_CallFunction(self, node: Node, pairs: list[Pair], known: dict) -> list[Pair]:  # noqa: N802
         kind = node.inputs_[0].type
         assert isinstance(kind, FunctionType)
-        return self._called(kind.function.graph, pairs[1:])
+        return self._inline_call(kind.function.graph, pairs[1:])
 
-    def _called(self, graph: Any, pairs: list[Pair]) -> list[Pair]:
+    def _inline_call(self, graph: Any, pairs: list[Pair]) -> list[Pair]:
         inner = dict(zip(graph.inputs_, pairs))
         self.block(graph, inner)
         return [inner[v] for v in graph.outputs_]
@@ -196,11 +196,11 @@ class ScriptReader:
         return [Pair(other, other)]
 
     # -- the same value -------------------------------------------------------------------------------------------------------------------
-    def _same(self, node: Node, pairs: list[Pair], known: dict) -> list[Pair]:
+    def _pass_through(self, node: Node, pairs: list[Pair], known: dict) -> list[Pair]:
         return [pairs[0]]
 
-    prim_unchecked_cast = prim_unchecked_unwrap_optional = aten__unwrap_optional = prim_data = _same  # noqa: N815
-    prim_NumToTensor = prim_profile = prim_AnnotateType = _same  # noqa: N815
+    prim_unchecked_cast = prim_unchecked_unwrap_optional = aten__unwrap_optional = prim_data = _pass_through  # noqa: N815
+    prim_NumToTensor = prim_profile = prim_AnnotateType = _pass_through  # noqa: N815
 
     def prim_Uninitialized(self, node: Node, pairs: list[Pair], known: dict) -> list[Pair]:  # noqa: N802
         return [Pair(None, None)]
@@ -227,12 +227,12 @@ class ScriptReader:
         if branches[0] is None or branches[1] is None:  # an assertion: the branch that does not raise continues
             return self._branch(node.blocks_[1 if branches[0] is None else 0], known)
         for inner, results in branches:  # type: ignore[misc]
-            self._give(inner, results)
+            self._add_outputs(inner, results)
         graphs = {f"{word}_branch": b[0].graph for word, b in zip(("then", "else"), branches) if b is not None}
         made = self.g.op("If", self.converter.current(condition.thing), outputs=max(len(node.outputs_), 1), **graphs)
         values = [made] if len(node.outputs_) == 1 else list(made)
         found = branches[taken][1]  # type: ignore[index]
-        return [self._joined(value, pair) for value, pair in zip(values, found)]
+        return [self._as_pair(value, pair) for value, pair in zip(values, found)]
 
     def _branch(self, block: Block, known: dict[ScriptValue, Pair]) -> list[Pair]:
         inner = dict(known)
@@ -253,7 +253,7 @@ class ScriptReader:
             )
         return found
 
-    def _give(self, inner: Builder, pairs: list[Pair]) -> None:
+    def _add_outputs(self, inner: Builder, pairs: list[Pair]) -> None:
         for pair in pairs:
             value = self._value(inner, pair)
             inner.graph.outputs.append(inner.op("Identity", value).known(value.dtype, value.shape))
@@ -267,7 +267,7 @@ class ScriptReader:
             f"a branch or loop that gives {type(pair.example).__name__} cannot be exported: only tensors and numbers can"
         )
 
-    def _joined(self, value: Value, pair: Pair) -> Pair:
+    def _as_pair(self, value: Value, pair: Pair) -> Pair:
         example = pair.example
         if isinstance(example, Tensor):
             value.known(example.dtype, (None,) * example.dim())
@@ -282,14 +282,14 @@ class ScriptReader:
         if not isinstance(count.thing, Slot) and not isinstance(condition.thing, Slot) and not endless:
             simple = all(isinstance(p.thing, Slot) for p in carried)
             if not simple or not carried or _uses_lists(body, known):
-                return self._unrolled(body, count.thing, condition, carried, known)
+                return self._unroll_loop(body, count.thing, condition, carried, known)
         if _uses_lists(body, known) or any(isinstance(p.thing, (list, dict)) for p in carried):
             raise OnnxExporterError(
                 "a loop over a list, or one that fills it, as often as a tensor says cannot be exported"
             )
         inner = self.g.inner("body")
         step, going = Value("", flambeau.int64, ()), Value("", flambeau.bool, ())
-        starts = [self._joined(Value(), p) for p in carried]
+        starts = [self._as_pair(Value(), p) for p in carried]
         inner.graph.inputs = [step, going, *(p.thing.value for p in starts)]
 
         def run() -> list[Pair]:
@@ -299,16 +299,16 @@ class ScriptReader:
             return [inside[v] for v in body.outputs_]
 
         results = self._inside(inner, run)
-        self._give(inner, results)
+        self._add_outputs(inner, results)
         trips = None if endless else self._value(self.g, count)
         made = self.g.op(
             "Loop", trips, self._value(self.g, condition), *(self._value(self.g, p) for p in carried), body=inner.graph,
             outputs=max(len(carried), 1),
         )  # fmt: skip
         values = [made] if len(carried) == 1 else list(made)
-        return [self._joined(value, pair) for value, pair in zip(values, results[1:])]
+        return [self._as_pair(value, pair) for value, pair in zip(values, results[1:])]
 
-    def _unrolled(self, body: Block, count: int, condition: Pair, carried: list[Pair], known: dict) -> list[Pair]:
+    def _unroll_loop(self, body: Block, count: int, condition: Pair, carried: list[Pair], known: dict) -> list[Pair]:
         for i in range(count):
             if not condition.thing:
                 break

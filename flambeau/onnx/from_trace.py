@@ -21,7 +21,7 @@ from .recorded import ARITHMETIC, Recorded, is_needed
 # -- which sizes change -----------------------------------------------------------------------------------------------------------
 
 
-def _changed(size: int) -> int:
+def _another_size(size: int) -> int:
     """Return another size: a small one, so that the effect of limits such as the 100 best is seen."""
     return 2 if size != 2 else 3
 
@@ -74,7 +74,7 @@ class Measured:
         if not isinstance(value, Tensor) or not self.others:
             return value
         first_only = first_only and value.dim() <= 2  # places and rows: as many as are found
-        shape = [_changed(s) if i == 0 or not first_only else s for i, s in enumerate(value.shape)]
+        shape = [_another_size(s) if i == 0 or not first_only else s for i, s in enumerate(value.shape)]
         return flambeau.empty(shape, dtype=value.dtype, device="meta")
 
 
@@ -117,7 +117,7 @@ def mark_sizes(recorded: Recorded, sizes: Sizes) -> None:
             nodes[name].meta["sizes"] = [wanted[i].name if i in wanted else s for i, s in enumerate(shape)]
     first, second = Measured(recorded, {}, False), Measured(recorded, others, True)
     for node, shape in first.shapes.items():
-        node.meta["sizes"] = _unchanged(shape, second.shapes[node])
+        node.meta["sizes"] = _common_sizes(shape, second.shapes[node])
     for node in recorded.reader.became_floats:
         if first.known[node] != second.known[node]:
             raise Unsupported(
@@ -127,7 +127,7 @@ def mark_sizes(recorded: Recorded, sizes: Sizes) -> None:
     recorded.graph.eliminate_dead_code(is_needed)
 
 
-def _unchanged(first: Any, second: Any) -> list[int | None]:
+def _common_sizes(first: Any, second: Any) -> list[int | None]:
     return [a if a == b else None for a, b in zip(first, second)] if len(first) == len(second) else [None] * len(first)
 
 

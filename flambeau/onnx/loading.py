@@ -50,7 +50,7 @@ def load(f: Any, *, trainable: bool = True) -> OnnxModule:
     return OnnxModule(model, trainable=trainable)
 
 
-class _Plain(Module):
+class _Container(Module):
     """Container module for one part of a parameter's dotted name."""
 
 
@@ -67,14 +67,14 @@ class OnnxModule(Module):
         arguments = {name for n in model.graph.node if n.op_type in ("Resize", "Upsample") for name in n.input[1:]}
         for name, value in self.graph.constants.items():
             if name not in arguments:
-                self._hold(name, value, trainable)
+                self._register(name, value, trainable)
         self.input_names = [i.name for i in model.graph.input if i.name not in self.graph.constants]
         self.output_names = [o.name for o in model.graph.output]
         missing = sorted(self.graph.unsupported())
         if missing:
             raise UnsupportedNode(f"the file uses operators that have no counterpart here: {', '.join(missing)}")
 
-    def _hold(self, name: str, value: Any, trainable: bool) -> None:
+    def _register(self, name: str, value: Any, trainable: bool) -> None:
         if not isinstance(value, Tensor) or (value.numel() <= _SIZES and not value.is_floating_point()):
             return  # sizes, axes and places are no state
         *path, last = name.split(".") if all(name.split(".")) else [name.replace(".", "_")]
@@ -90,7 +90,7 @@ class OnnxModule(Module):
         self.paths[name] = (owner, last)
 
     def _step(self, owner: Module, part: str) -> Module:
-        made = _Plain()
+        made = _Container()
         owner.add_module(part if not hasattr(type(owner), part) else f"{part}_", made)
         return made
 
@@ -228,11 +228,11 @@ class _Step:
             self.call.known = known
             results = self.function(self.call, *args, **self.attributes)
         else:
-            results = self._expanded(args)
+            results = self._run_definition(args)
         results = results if isinstance(results, tuple) else (results,)
         known.update({name: value for name, value in zip(self.outputs, results) if name})
 
-    def _expanded(self, args: list[Any]) -> tuple:
+    def _run_definition(self, args: list[Any]) -> tuple:
         """Run a node that is defined by other nodes: a function of the file, or a composed operator of ONNX."""
         function = self.owner.functions.get((self.proto.domain, self.proto.op_type))
         if function is None:

@@ -28,8 +28,8 @@ def optimized(g: Builder, *, constants: bool = True, twins: bool = True, norms: 
 
 
 # Nodes that arrange elements, and those of integers, which are sizes: what engines compute from them is no surprise.
-_ARRANGING = frozenset(["Transpose", "Slice", "Concat", "Unsqueeze", "Squeeze", "Reshape", "Gather", "Identity"])
-_OF_SIZES = frozenset(["Add", "Sub", "Mul", "Neg", "Less", "Equal", "Where"])
+_REARRANGING = frozenset(["Transpose", "Slice", "Concat", "Unsqueeze", "Squeeze", "Reshape", "Gather", "Identity"])
+_SIZE_OPERATORS = frozenset(["Add", "Sub", "Mul", "Neg", "Less", "Equal", "Where"])
 
 
 def _is_folded(node: OnnxNode, inputs: list[Any]) -> bool:
@@ -38,8 +38,8 @@ def _is_folded(node: OnnxNode, inputs: list[Any]) -> bool:
         return False
     if node.op_type == "ConstantOfShape":
         return bool(np.prod(inputs[0]) <= 64)
-    whole = node.op_type in _OF_SIZES and inputs[-1].dtype.kind in "iub"
-    known = whole or node.op_type == "Cast" or node.op_type in _ARRANGING
+    whole = node.op_type in _SIZE_OPERATORS and inputs[-1].dtype.kind in "iub"
+    known = whole or node.op_type == "Cast" or node.op_type in _REARRANGING
     return known and sum(a.size for a in inputs) <= _LIMIT
 
 
@@ -48,7 +48,7 @@ def _fold_constants(graph: OnnxGraph, version: int) -> None:
         inputs = [None if v is None else v.constant for v in node.inputs]
         if not _is_folded(node, inputs):
             continue
-        found = _computed(node, inputs, version)
+        found = _compute(node, inputs, version)
         if found.size > _LIMIT:
             continue
         value = node.outputs[0]
@@ -59,7 +59,7 @@ def _fold_constants(graph: OnnxGraph, version: int) -> None:
         graph.nodes[i] = made
 
 
-def _computed(node: OnnxNode, inputs: list[Any], version: int) -> np.ndarray:
+def _compute(node: OnnxNode, inputs: list[Any], version: int) -> np.ndarray:
     if node.op_type == "Cast":  # as tensors are converted here
         return array_of(tensor_of(inputs[0]).to(DTYPE[node.attributes["to"]]))
     found = evaluated(node, inputs, version)
@@ -207,7 +207,7 @@ def _fold_parameters(graph: OnnxGraph, version: int) -> None:
     shown = {id(v) for v in graph.outputs}
     sources = {id(v): name for name, (v, _) in graph.parameters.items()}
     while True:  # a parameter with a reader that must stay keeps all its readers
-        made = _rearranged(graph, sources, shown)
+        made = _rearranged_parameters(graph, sources, shown)
         spoiled = {key for key in sources if any(id(n) not in made for n in readers.get(key, ()))}
         if not spoiled:
             break
@@ -220,7 +220,7 @@ def _fold_parameters(graph: OnnxGraph, version: int) -> None:
             continue
         out = node.outputs[0]
         inputs = [arrays.get(id(v), v.constant) for v in node.inputs]  # type: ignore[union-attr]
-        arrays[id(out)] = _computed(node, inputs, version)
+        arrays[id(out)] = _compute(node, inputs, version)
         last = [n for n in readers.get(id(out), ()) if id(n) not in made]
         if last:
             out.name, out.producer = graph.fresh(last[0].op_type) or made[id(node)], None
@@ -229,12 +229,12 @@ def _fold_parameters(graph: OnnxGraph, version: int) -> None:
     graph.nodes = kept
 
 
-def _rearranged(graph: OnnxGraph, sources: dict[int, str], shown: set[int]) -> dict[int, str]:
+def _rearranged_parameters(graph: OnnxGraph, sources: dict[int, str], shown: set[int]) -> dict[int, str]:
     """Return the nodes that only rearrange parameters, each with the name of the first parameter it reads."""
     origin, made = dict(sources), {}
     for node in graph.nodes:
         known = all(v is not None and (id(v) in origin or v.constant is not None) for v in node.inputs)
         held = [origin[id(v)] for v in node.inputs if id(v) in origin]
-        if node.op_type in _ARRANGING and not node.domain and known and held and id(node.outputs[0]) not in shown:
+        if node.op_type in _REARRANGING and not node.domain and known and held and id(node.outputs[0]) not in shown:
             made[id(node)] = origin[id(node.outputs[0])] = held[0]
     return made

@@ -19,7 +19,7 @@ __all__ = ["parse_args", "quantized_args"]
 cast_pytorch_to_onnx = {"Byte": 2, "Char": 3, "Double": 11, "Float": 1, "Half": 10, "Int": 6, "Long": 7, "Short": 5, "Bool": 9, "ComplexFloat": 14, "ComplexDouble": 15, "BFloat16": 16, "Undefined": 0}  # fmt: skip
 
 
-def _constant(value: Any) -> Any:
+def _constant_or_value(value: Any) -> Any:
     """Return the Python number, list or tensor of a constant value; other values are returned unchanged."""
     if isinstance(value, Value):
         if value.constant is None:
@@ -33,7 +33,7 @@ def _parse_arg(value: Any, desc: str, arg_name: str | None = None, node_name: st
     a tensor, "none" nothing."""
     if desc in ("none", "v"):
         return value
-    found = _constant(value)
+    found = _constant_or_value(value)
     if isinstance(found, Value):
         raise SymbolicValueError(
             f"ONNX symbolic expected a constant value of the {arg_name!r} argument, got '{value}'", value
@@ -117,11 +117,11 @@ def _maybe_get_const(value: Any, descriptor: str) -> Any:
 
 
 def _maybe_get_scalar(value: Any) -> Any:
-    return _constant(value)
+    return _constant_or_value(value)
 
 
 def _scalar(x: Any) -> Any:
-    found = _constant(x)
+    found = _constant_or_value(x)
     return None if isinstance(found, (Value, list)) else found
 
 

@@ -16,7 +16,7 @@ class GlobGroup:
     def __init__(self, include: str | Iterable[str], *, exclude: str | Iterable[str] = (), separator: str = "."):
         self.separator = separator
         self._texts = f"GlobGroup(include={include}, exclude={exclude})"
-        self.include, self.exclude = ([self._compiled(p) for p in _listed(given)] for given in (include, exclude))
+        self.include, self.exclude = ([self._compile(p) for p in _as_list(given)] for given in (include, exclude))
 
     def __repr__(self) -> str:
         return self._texts
@@ -26,7 +26,7 @@ class GlobGroup:
         text = self.separator + candidate
         return any(p.fullmatch(text) for p in self.include) and not any(p.fullmatch(text) for p in self.exclude)
 
-    def _compiled(self, pattern: str) -> re.Pattern[str]:
+    def _compile(self, pattern: str) -> re.Pattern[str]:
         between, inside = re.escape(self.separator), f"[^{re.escape(self.separator)}]"
         parts = []
         for part in pattern.split(self.separator):
@@ -37,5 +37,5 @@ class GlobGroup:
         return re.compile("".join(parts))
 
 
-def _listed(given: str | Iterable[str]) -> list[str]:
+def _as_list(given: str | Iterable[str]) -> list[str]:
     return [given] if isinstance(given, str) else list(given)

@@ -127,24 +127,24 @@ class PackageExporter:
         """Call `hook(exporter, module_name)` for each module whose source is written."""
         self._hooks["intern"].append(hook)
 
-    def _done(self, action: str) -> list[str]:
+    def _names_with_action(self, action: str) -> list[str]:
         return [name for name, done in self.dependency_graph.actions.items() if done == action]
 
     def externed_modules(self) -> list[str]:
         """Return the modules that were omitted so far."""
-        return self._done("extern")
+        return self._names_with_action("extern")
 
     def interned_modules(self) -> list[str]:
         """Return the modules whose source was written so far."""
-        return self._done("intern")
+        return self._names_with_action("intern")
 
     def mocked_modules(self) -> list[str]:
         """Return the modules that were replaced so far."""
-        return self._done("mock")
+        return self._names_with_action("mock")
 
     def denied_modules(self) -> list[str]:
         """Return the modules that were refused so far."""
-        return self._done("deny")
+        return self._names_with_action("deny")
 
     def get_rdeps(self, module_name: str) -> list[str]:
         """Return the modules that need a module."""
@@ -166,15 +166,15 @@ class PackageExporter:
         for number, (action, group, _) in enumerate(self._patterns):
             if group.matches(module_name):
                 self._matched.add(number)
-                self._act(action, module_name, dependencies)
+                self._apply_action(action, module_name, dependencies)
                 return
         top = module_name.partition(".")[0]
         if top in ("torch", "flambeau") or (top in sys.stdlib_module_names and top not in _NEVER_LEFT_OUT):
-            self._act("extern", module_name, dependencies)
+            self._apply_action("extern", module_name, dependencies)
         else:
             self.dependency_graph.fail(module_name, PackagingErrorReason.NO_ACTION)
 
-    def _act(self, action: str, name: str, dependencies: bool) -> None:
+    def _apply_action(self, action: str, name: str, dependencies: bool) -> None:
         self.dependency_graph.actions[name] = action
         for hook in self._hooks.get(action, ()):
             hook(self, name)
@@ -230,9 +230,9 @@ class PackageExporter:
         if dependencies:
             package = module_name if is_package else module_name.rpartition(".")[0]
             for name, part in imported_by(src, package):
-                self._depend(module_name, name, part)
+                self._add_dependency(module_name, name, part)
 
-    def _depend(self, user: str, name: str, part: str | None) -> None:
+    def _add_dependency(self, user: str, name: str, part: str | None) -> None:
         """Add the dependencies of an import: a module, and a part of it if that is a module."""
         whole = f"{name}.{part}" if part else name
         if part and not self._is_module(whole):
@@ -266,7 +266,7 @@ class PackageExporter:
         """Write the source of a module that the importer finds."""
         if not isinstance(module_name, str):
             raise TypeError("save_module() expects a string input, did you perhaps mean to pass `__name__`?")
-        self._act("intern", module_name, dependencies)
+        self._apply_action("intern", module_name, dependencies)
 
     def save_text(self, package: str, resource: str, text: str) -> None:
         """Write a text into the folder of `package`."""

@@ -23,8 +23,8 @@ from .file_structure_representation import Directory, tree
 from .importer import Importer, demangle, new_mangle
 
 # Modules that pickles of arrays name, though no exporter lists them.
-_ALWAYS = frozenset(("builtins", "numpy", "numpy.core", "numpy.core._multiarray_umath"))
-_ITSELF = "torch_package_importer"  # what code of a package imports to read the files beside it
+_ALWAYS_EXTERNAL = frozenset(("builtins", "numpy", "numpy.core", "numpy.core._multiarray_umath"))
+_IMPORTER_NAME = "torch_package_importer"  # what code of a package imports to read the files beside it
 
 
 class PackageImporter(Importer):
@@ -90,7 +90,7 @@ class PackageImporter(Importer):
             return known
         outer, _, last = name.rpartition(".")
         if self._source_of(name) is None:
-            return self._outside(name)
+            return self._import_external(name)
         parent = self.import_module(outer) if outer else None
         if name in self.modules:  # the parent has imported it
             return self.modules[name]
@@ -110,11 +110,11 @@ class PackageImporter(Importer):
     def _is_extern(self, name: str) -> bool:
         return any(name == known or name.startswith(f"{known}.") for known in self.extern_modules)
 
-    def _outside(self, name: str) -> ModuleType:
-        if name == _ITSELF:
+    def _import_external(self, name: str) -> ModuleType:
+        if name == _IMPORTER_NAME:
             itself: Any = self  # code of the package uses it like a module
             return itself
-        if not self._is_extern(name) and name not in _ALWAYS:
+        if not self._is_extern(name) and name not in _ALWAYS_EXTERNAL:
             raise ModuleNotFoundError(
                 f"No module named '{name}' in self-contained archive '{self.filename}' and the module is also not in the list of"
                 f" allowed external modules: {self.extern_modules}",
@@ -183,8 +183,8 @@ class _PackageUnpickler(Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if self.package._source_of(module) is None:
-            if module != "torch" and not self.package._is_extern(module) and module not in _ALWAYS:
-                self.package._outside(module)  # says what is missing
+            if module != "torch" and not self.package._is_extern(module) and module not in _ALWAYS_EXTERNAL:
+                self.package._import_external(module)  # says what is missing
             return super().find_class(module, name)
         found: Any = self.package.import_module(module)
         for part in name.split("."):

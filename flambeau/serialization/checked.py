@@ -155,7 +155,7 @@ def _device(keys: Keys, *args: Any) -> device:
     return device(*args)
 
 
-def _empty_of(make: Callable[[], Any], name: str) -> Callable[..., Any]:
+def _empty_maker(make: Callable[[], Any], name: str) -> Callable[..., Any]:
     """Return a function that begins an object whose contents come later (BUILD), as PyTorch 0.x does tensors."""
 
     def construct(keys: Keys, *args: Any) -> Any:
@@ -165,7 +165,7 @@ def _empty_of(make: Callable[[], Any], name: str) -> Callable[..., Any]:
 
 
 def _legacy(kind: Any) -> Callable[..., Tensor]:
-    return _empty_of(lambda: empty((0,), kind.dtype), kind.__name__)
+    return _empty_maker(lambda: empty((0,), kind.dtype), kind.__name__)
 
 
 def _parameter(keys: Keys, *args: Any) -> Parameter:
@@ -209,12 +209,12 @@ def attributes(kind: type, given: Any) -> None:
     for name, value in given.items():
         if type(name) is not str or name in _OWN or (name.startswith("__") and name.endswith("__")):
             _refuse(f"{shown(name)} cannot be an attribute of a {kind.__name__}")
-        hidden = _hidden(kind, name)
+        hidden = _private_attribute(kind, name)
         if hidden is not None and (name.startswith("_") or not inspect.isroutine(hidden) or callable(value)):
             raise pickle.UnpicklingError(f"attribute {name!r} of a {kind.__name__} would hide a part of the class")
 
 
-def _hidden(kind: type, name: str) -> Any:
+def _private_attribute(kind: type, name: str) -> Any:
     """Return the attribute that this package (or Python) has under a name that a user's class may take."""
     users = [c for c in kind.__mro__ if not _is_known(c)]
     return next((vars(c)[name] for c in kind.__mro__ if c not in users and name in vars(c)), None)
@@ -265,11 +265,11 @@ _BY_OBJECT: list[tuple[Any, Callable]] = [
         rebuild.tensor, rebuild.tensor_v2, rebuild.tensor_v3, rebuild.sparse_tensor, rebuild.quantized_tensor, rebuild.parameter, rebuild.meta_tensor,
         rebuild.layout, rebuild.encode, rebuild.nested_tensor, rebuild.jagged_tensor,
     )),
-    (rebuild.DimRange, _empty_of(rebuild.DimRange, "DimRange")),
+    (rebuild.DimRange, _empty_maker(rebuild.DimRange, "DimRange")),
     (rebuild.parameter_with_state, _parameter_with_state), (rebuild.from_type, _from_type),
     (set, _set), (frozenset, _frozenset), (bytearray, _bytearray), (complex, _complex),
     (collections.OrderedDict, _ordered_dict), (collections.Counter, _counter), (collections.defaultdict, _default_dict),
-    (Size, _size), (device, _device), (Tensor, _empty_of(Tensor, "Tensor")), (Parameter, _parameter), (Buffer, _buffer),
+    (Size, _size), (device, _device), (Tensor, _empty_maker(Tensor, "Tensor")), (Parameter, _parameter), (Buffer, _buffer),
     (UninitializedParameter, _uninitialized(UninitializedParameter)),
     (UninitializedBuffer, _uninitialized(UninitializedBuffer)),
     *((kind, _legacy(kind)) for kind in TENSOR_TYPES.values()),

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
-_LINKS = 40  # as many symbolic links in a row as Linux follows
+_MAX_LINKS = 40  # as many symbolic links in a row as Linux follows
 
 
 @contextlib.contextmanager
@@ -54,7 +54,7 @@ def _replacement(path: Any) -> Iterator[Any]:
         yield temporary
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
-            _give(file.fileno(), wanted)  # check again: the block may have created a file there
+            _set_owner_and_mode(file.fileno(), wanted)  # check again: the block may have created a file there
         os.replace(temporary, target)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
@@ -66,7 +66,7 @@ def _target(path: Any) -> Any:
     """Return the regular file (or the path for one) that a path leads to through symbolic links; None if it is something else."""
     if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
         return None
-    for _ in range(_LINKS):
+    for _ in range(_MAX_LINKS):
         if os.path.realpath(os.fsdecode(os.path.dirname(os.path.abspath(path)))).startswith("/proc/"):
             return None  # /dev/stdout and similar: a file that another process has open for writing
         if not os.path.islink(path):
@@ -83,12 +83,12 @@ def _temporary(target: Any) -> tuple[Any, os.stat_result] | None:
     except FileNotFoundError:
         before = None
     try:
-        name, handle = _fresh(target, 0o666 if before is None else stat.S_IMODE(before.st_mode) & 0o777)
+        name, handle = _create_new(target, 0o666 if before is None else stat.S_IMODE(before.st_mode) & 0o777)
     except (PermissionError, FileNotFoundError):
         return None
     try:
         wanted = os.fstat(handle) if before is None else before
-        _give(handle, wanted)
+        _set_owner_and_mode(handle, wanted)
     except PermissionError:
         os.unlink(name)
         return None
@@ -100,7 +100,7 @@ def _temporary(target: Any) -> tuple[Any, os.stat_result] | None:
     return name, wanted
 
 
-def _give(handle: int, wanted: os.stat_result) -> None:
+def _set_owner_and_mode(handle: int, wanted: os.stat_result) -> None:
     """Set a file's owner and mode."""
     now = os.fstat(handle)
     if (now.st_uid, now.st_gid) != (wanted.st_uid, wanted.st_gid):
@@ -109,7 +109,7 @@ def _give(handle: int, wanted: os.stat_result) -> None:
         os.fchmod(handle, stat.S_IMODE(wanted.st_mode))
 
 
-def _fresh(target: Any, mode: int) -> tuple[Any, int]:
+def _create_new(target: Any, mode: int) -> tuple[Any, int]:
     folder, base = os.path.split(target)
     while True:
         ending = f".{secrets.token_hex(6)}.tmp"

@@ -111,7 +111,7 @@ _WRITTEN: dict[Any, tuple[str, str]] = {
 
 # Where classes that live elsewhere here than in PyTorch are at home there.
 _TRANSFORMS, _SCHEDULERS = "torchvision.transforms.transforms", "torch.optim.lr_scheduler"
-_MOVED = {
+_MOVED_MODULES = {
     "flambeau.ao.nn.quantized.dynamic.modules.rnn_weights": "torch.ao.nn.quantized.dynamic.modules.rnn",
     "flambeau.core.hook_tables": "torch.utils.hooks",
     "flambeau.core.pytree": "torch.utils._pytree",
@@ -141,7 +141,7 @@ def written_name(obj: Any) -> tuple[str, str] | None:
     module = getattr(obj, "__module__", None) or ""
     if module.partition(".")[0] == PACKAGE:
         name = getattr(obj, "__qualname__", getattr(obj, "__name__", ""))
-        return _MOVED.get(module) or torch_name(module), name
+        return _MOVED_MODULES.get(module) or torch_name(module), name
     return None
 
 

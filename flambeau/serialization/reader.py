@@ -163,16 +163,16 @@ def _keys(given: Any, wanted: set[str]) -> list[str]:
 def _fill(file: Any, key: str, storage: UntypedStorage, swapped: dtype | None) -> None:
     nbytes = storage.size_bytes
     count = bytearray(8)
-    _exactly(file, memoryview(count))
+    _read_exactly(file, memoryview(count))
     (numel,) = struct.unpack("<q", count)
     if numel < 0 or (numel and nbytes % numel):
         raise RuntimeError(f"corrupt checkpoint: storage {key!r} has {numel} elements in {nbytes} bytes")
-    _exactly(file, storage.numpy().data)
+    _read_exactly(file, storage.numpy().data)
     if swapped is not None:
         storage.byteswap(swapped)
 
 
-def _exactly(file: Any, target: memoryview) -> None:
+def _read_exactly(file: Any, target: memoryview) -> None:
     missing = len(target) - read_into(file, target)
     if missing:
         raise RuntimeError(f"unexpected EOF, expected {missing} more bytes. The file might be corrupted.")
@@ -183,7 +183,7 @@ def _exactly(file: Any, target: memoryview) -> None:
 
 def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
     """Return the full names of what a file in the zip format uses and `load` would refuse, sorted; nothing of it is run."""
-    with _opened(f) as file:
+    with _open_file(f) as file:
         if not _is_zipfile(file):
             raise ValueError("Expected input to be a checkpoint returned by torch.save but got something else")
         record = ArchiveReader(file).get_record("data.pkl")
@@ -224,7 +224,7 @@ def _globals(data: bytes) -> Iterator[tuple[str, str]]:
 
 
 @contextlib.contextmanager
-def _opened(f: Any) -> Iterator[Any]:
+def _open_file(f: Any) -> Iterator[Any]:
     if isinstance(f, (str, os.PathLike)):
         with open(f, "rb") as file:
             yield file
@@ -237,13 +237,13 @@ def _opened(f: Any) -> Iterator[Any]:
         )
 
 
-def _switched_on(variable: str) -> bool:
+def _is_set(variable: str) -> bool:
     return os.environ.get(variable, "0").lower() in ("1", "y", "yes", "true")
 
 
-def _restricted(weights_only: bool | None, pickle_module: Any) -> bool:
+def _is_weights_only(weights_only: bool | None, pickle_module: Any) -> bool:
     """Return whether only weights may be read: by the caller's choice, or PyTorch's two environment variables, or by default."""
-    always, never = _switched_on("TORCH_FORCE_WEIGHTS_ONLY_LOAD"), _switched_on("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD")
+    always, never = _is_set("TORCH_FORCE_WEIGHTS_ONLY_LOAD"), _is_set("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD")
     if always and never:
         raise RuntimeError(
             "Only one of `TORCH_FORCE_WEIGHTS_ONLY_LOAD` or `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD` should be set, but both were set."
@@ -270,7 +270,7 @@ def load(
 
     >>> model.load_state_dict(flambeau.load("model.pt"))
     """
-    restricted = _restricted(weights_only, pickle_module)
+    restricted = _is_weights_only(weights_only, pickle_module)
     if restricted and pickle_module is not None:
         raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
     mmap = load_options.mmap if mmap is None else mmap
@@ -282,7 +282,7 @@ def load(
     if pickle_module not in (None, pickle):
         kind = unpickler_class(pickle_module)
     options = {"encoding": pickle_load_args.pop("encoding", "utf-8"), **pickle_load_args}
-    with _opened(f) as file:
+    with _open_file(f) as file:
         start = file.tell()
         empty = not file.read(1)
         file.seek(start)

@@ -65,14 +65,14 @@ def one_file(numbers_come_later: bool) -> Iterator[None]:
         _loading.steps, _loading.turned = before
 
 
-def _with_numbers(step: Callable[[], Any]) -> None:
+def _run_or_defer(step: Callable[[], Any]) -> None:
     if _loading.steps is None:
         step()
     else:
         _loading.steps.append(step)
 
 
-_COUNTABLE = 1 << 63  # kernels count bytes in 64 bits with a sign
+_MAX_COUNT = 1 << 63  # kernels count bytes in 64 bits with a sign
 
 
 def shown(value: Any, nested: bool = True) -> str:
@@ -108,12 +108,12 @@ def _checked_header(kind: Any, offset: Any, size: Any, stride: Any) -> tuple[Siz
             f"corrupt checkpoint: size {shown(shape)}, stride {shown(strides)}, offset {shown(offset)} do not describe a tensor"
         )
     most = math.prod([n or 1 for n in shape])
-    if max((most, offset, *strides)) * kind.itemsize >= _COUNTABLE:
+    if max((most, offset, *strides)) * kind.itemsize >= _MAX_COUNT:
         raise RuntimeError(
             f"corrupt checkpoint: a tensor of size {shown(shape)} and stride {shown(strides)} has more elements than can be counted"
         )
     last = offset + (1 + sum([(n - 1) * s for n, s in zip(shape, strides)]) if 0 not in shape else 0)
-    if last * kind.itemsize >= _COUNTABLE:
+    if last * kind.itemsize >= _MAX_COUNT:
         raise RuntimeError(
             f"corrupt checkpoint: a tensor of size {shown(shape)} and stride {shown(strides)} ends beyond any memory"
         )
@@ -130,14 +130,14 @@ def _build(storage: UntypedStorage, kind: Any, offset: Any, size: Any, stride: A
     return new_tensor(storage, shape, strides, offset, kind, storage.device, is_contiguous_layout(shape, strides))
 
 
-def _loaded(storage: Any) -> TypedStorage:
+def _require_storage(storage: Any) -> TypedStorage:
     if not isinstance(storage, TypedStorage):
         raise RuntimeError(f"corrupt checkpoint: expected a storage, got {type(storage).__name__}")
     return storage
 
 
 def tensor(storage: Any, storage_offset: Any, size: Any, stride: Any) -> Tensor:
-    held = _loaded(storage)
+    held = _require_storage(storage)
     return _build(held.untyped(), held.dtype, storage_offset, size, stride)
 
 
@@ -145,8 +145,8 @@ def tensor_v2(
     storage: Any, storage_offset: Any, size: Any, stride: Any, requires_grad: Any, backward_hooks: Any,
     metadata: Any = None,
 ) -> Tensor:  # fmt: skip
-    held = _loaded(storage)
-    t = _build(_turned(held.untyped(), held.dtype, metadata), held.dtype, storage_offset, size, stride)
+    held = _require_storage(storage)
+    t = _build(_resolve_marks(held.untyped(), held.dtype, metadata), held.dtype, storage_offset, size, stride)
     return t.requires_grad_(bool(requires_grad))
 
 
@@ -156,11 +156,11 @@ def tensor_v3(
 ) -> Tensor:  # fmt: skip
     if not isinstance(kind, dtype):
         raise RuntimeError(f"corrupt checkpoint: expected a dtype, got {shown(kind)}")
-    t = _build(_turned(_loaded(storage).untyped(), kind, metadata), kind, storage_offset, size, stride)
+    t = _build(_resolve_marks(_require_storage(storage).untyped(), kind, metadata), kind, storage_offset, size, stride)
     return t.requires_grad_(bool(requires_grad))
 
 
-def _turned(storage: UntypedStorage, kind: dtype, metadata: Any) -> UntypedStorage:
+def _resolve_marks(storage: UntypedStorage, kind: dtype, metadata: Any) -> UntypedStorage:
     """Return the storage, or one with the conjugate or negative computed if the file marks it so, as PyTorch does instead of computing;
     tensors of the file with the same mark share it."""
     marks = metadata if isinstance(metadata, dict) else {}
@@ -178,7 +178,7 @@ def _turned(storage: UntypedStorage, kind: dtype, metadata: Any) -> UntypedStora
             turned = source.conj() if conj else source
             target.copy_(-turned if neg else turned)
 
-        _with_numbers(turn)
+        _run_or_defer(turn)
         known[key] = storage, fresh  # the first is kept so that its id stays taken
     return known[key][1]
 
@@ -264,7 +264,7 @@ def sparse_tensor(kind: Any, data: Any) -> Any:
     if not known or type(data) is not tuple or len(data) not in (count + 1, count + 2):
         raise RuntimeError(f"corrupt checkpoint: cannot rebuild a sparse tensor of layout {shown(kind)}")
     shape = make_size(_integers(data[count], "a tensor's size"))
-    if min(shape, default=0) < 0 or math.prod([n or 1 for n in shape]) >= _COUNTABLE:
+    if min(shape, default=0) < 0 or math.prod([n or 1 for n in shape]) >= _MAX_COUNT:
         raise RuntimeError(f"corrupt checkpoint: {shown(shape)} is no size of a sparse tensor")
     if not all(type(p) is Tensor for p in data[:count]):
         raise RuntimeError("corrupt checkpoint: the parts of a sparse tensor should be tensors")
@@ -273,11 +273,11 @@ def sparse_tensor(kind: Any, data: Any) -> Any:
     _check_sparse_parts(parts, compressed)
     if compressed:
         compressed_part, plain, values = parts
-        _with_numbers(lambda: check_compressed(compressed_part, plain, values, shape, kind))
+        _run_or_defer(lambda: check_compressed(compressed_part, plain, values, shape, kind))
         return new_csr(compressed_part, plain, values, shape, kind)
     t: Any = sparse_coo_tensor(*parts, shape, check_invariants=False)
     t._is_coalesced = len(data) == 4 and bool(data[3])
-    _with_numbers(lambda: check_invariants_of(t))
+    _run_or_defer(lambda: check_invariants_of(t))
     return t
 
 
@@ -298,7 +298,7 @@ def nested_tensor(buffer: Any, sizes: Any, strides: Any, starts: Any) -> Any:
     """Make a nested tensor of the strided layout from a buffer, and sizes, strides and offsets of its rows."""
     _check_parts("nested", buffer, sizes, strides, starts)
     t = new_strided_nested(buffer._bare_alias(), packed_places(()))
-    _with_numbers(lambda: t._adopt(from_parts(t._value, sizes, strides, starts)))
+    _run_or_defer(lambda: t._adopt(from_parts(t._value, sizes, strides, starts)))
     return t
 
 
@@ -309,7 +309,7 @@ def jagged_tensor(arguments: Any) -> Any:
     _check_parts("nested", values, offsets, *([] if lengths is None else [lengths]))
     if type(ragged) is not int or not 1 <= ragged <= values.dim() or offsets.dim() != 1 or not offsets.numel():
         raise RuntimeError(f"corrupt checkpoint: dimension {shown(ragged)} of a nested tensor is not ragged")
-    _with_numbers(lambda: check_offsets(offsets, values.shape[ragged - 1], lengths))
+    _run_or_defer(lambda: check_offsets(offsets, values.shape[ragged - 1], lengths))
     cache = given.get("_metadata_cache")
     known = (
         {name: t.shape[0] for name, t in cache.items() if type(t) is Tensor and t.dim() == 2}
@@ -343,17 +343,17 @@ def quantized_tensor(
 ) -> QuantizedTensor:
     """Make a quantized tensor over the integers in a storage. `parameters`: (scheme, scale, zero point), with tensors and the axis for
     per-channel quantization."""
-    held = _loaded(storage)
+    held = _require_storage(storage)
     if held.dtype not in CODE_DTYPES:
         raise RuntimeError(f"corrupt checkpoint: a quantized tensor has no elements of type {shown(held.dtype.name)}")
     if held.dtype in PER_BYTE:
-        codes = _apart(held, _checked_header(dt.uint8, storage_offset, size, stride)[0])
+        codes = _unpack_bits(held, _checked_header(dt.uint8, storage_offset, size, stride)[0])
     else:
         codes = _build(held.untyped(), CODE_DTYPES[held.dtype], storage_offset, size, stride)
     return wrap(codes, _quantizer(parameters, codes.shape), held.dtype)
 
 
-def _apart(held: TypedStorage, shape: Size) -> Tensor:
+def _unpack_bits(held: TypedStorage, shape: Size) -> Tensor:
     """Unpack integers of less than 8 bits, several of which share a byte in a file."""
     storage, per_byte = held.untyped(), PER_BYTE[held.dtype]
     if -(-math.prod(shape) // per_byte) > storage.size_bytes or storage.device.type != "cpu":
@@ -366,7 +366,7 @@ def _apart(held: TypedStorage, shape: Size) -> Tensor:
         if codes.numel():
             codes._array()[...] = from_bytes(storage.numpy(), (1, codes.numel()), per_byte).reshape(shape)
 
-    _with_numbers(fill)
+    _run_or_defer(fill)
     return codes
 
 

@@ -39,7 +39,7 @@ _CODES = {d.safetensors: d for d in dt.RECORDS if d.safetensors}
 _FRAMEWORKS = {"pt": False, "torch": False, "pytorch": False, "flambeau": False, "numpy": True, "np": True}
 
 
-def _needed() -> Any:
+def _require_package() -> Any:
     if _package is None:
         raise ImportError("safetensors files need the package 'safetensors': pip install 'flambeau[safetensors]'")
     if sys.byteorder != "little":
@@ -55,7 +55,7 @@ def _dtype_of(code: str, name: str) -> dtype:
     return kind
 
 
-def _over(memory: np.ndarray, shape: Iterable[int], kind: dtype) -> Tensor:
+def _tensor_over(memory: np.ndarray, shape: Iterable[int], kind: dtype) -> Tensor:
     """Return a contiguous tensor over bytes of a mapped file or a buffer; copied only if an element would straddle its alignment."""
     sizes = make_size(shape)
     if max(sizes, default=0) >= 1 << 63:
@@ -111,7 +111,7 @@ class safe_open:
         path = os.fspath(filename)
         if os.path.isdir(path):
             raise IsADirectoryError(f"{path} is a folder, not a safetensors file")
-        opened = _needed().safe_open(path, framework="numpy")
+        opened = _require_package().safe_open(path, framework="numpy")
         with opened as header:
             self._metadata = header.metadata()
             self._entries = _entries(header)
@@ -143,7 +143,7 @@ class safe_open:
         code, shape, first, last = self._find(name)
         if self._bytes is None:
             raise SafetensorError("File is closed")
-        tensor = _over(self._bytes[self._start + first : self._start + last], shape, _dtype_of(code, name))
+        tensor = _tensor_over(self._bytes[self._start + first : self._start + last], shape, _dtype_of(code, name))
         return tensor.numpy() if self._as_numpy else tensor.to(self._device)
 
     def get_tensors(self) -> dict[str, Any]:
@@ -192,9 +192,9 @@ def load(data: Any) -> dict[str, Tensor]:
     >>> load(save({"weight": flambeau.zeros(2)}))
     {'weight': tensor([0., 0.])}
     """
-    parts = _needed().deserialize(bytes(data))
+    parts = _require_package().deserialize(bytes(data))
     return {
-        name: _over(np.frombuffer(part["data"], np.uint8), part["shape"], _dtype_of(part["dtype"], name))
+        name: _tensor_over(np.frombuffer(part["data"], np.uint8), part["shape"], _dtype_of(part["dtype"], name))
         for name, part in parts
     }
 
@@ -231,7 +231,7 @@ def _check(tensors: Any) -> None:
 
 def _specifications(tensors: Mapping[str, Tensor], kept: list) -> dict[str, Any]:
     """Return the specification of each tensor for the package; `kept` holds the memory until it is written."""
-    specification = _needed().TensorSpec
+    specification = _require_package().TensorSpec
     found = {}
     for name, tensor in tensors.items():
         if tensor.device.type == "meta":
@@ -255,7 +255,7 @@ def save(tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) 
     """
     _check(tensors)
     kept: list = []
-    return bytes(_needed().serialize(_specifications(tensors, kept), metadata=metadata))
+    return bytes(_require_package().serialize(_specifications(tensors, kept), metadata=metadata))
 
 
 def save_file(tensors: Mapping[str, Tensor], filename: Any, metadata: dict[str, str] | None = None) -> None:
@@ -268,7 +268,7 @@ def save_file(tensors: Mapping[str, Tensor], filename: Any, metadata: dict[str, 
     kept: list = []
     parts = _specifications(tensors, kept)
     with written_path(filename) as temporary:
-        _needed().serialize_file(parts, temporary, metadata=metadata)
+        _require_package().serialize_file(parts, temporary, metadata=metadata)
 
 
 # -- modules --------------------------------------------------------------------------------------------------------------

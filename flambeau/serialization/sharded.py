@@ -70,7 +70,7 @@ def _read_index(path: str) -> dict[str, str]:
     return places
 
 
-def _find(path: str, prefer_safe: bool) -> str:
+def _locate_checkpoint(path: str, prefer_safe: bool) -> str:
     """Return the index, or the single file, that `path` means: itself, or the one in that folder."""
     if not os.path.isdir(path):
         if not os.path.exists(path):
@@ -101,7 +101,7 @@ def shards(
     path: Any, *, map_location: Any = None, weights_only: bool = True, prefer_safe: bool = True
 ) -> Iterator[dict[str, Tensor]]:
     """Yield the parts of a checkpoint, one dictionary at a time, checked against the index. `path` is a folder, an index or a file."""
-    start = _find(os.fspath(path), prefer_safe)
+    start = _locate_checkpoint(os.fspath(path), prefer_safe)
     if not start.endswith(".index.json"):
         yield _read_shard(start, map_location, weights_only)
         return
@@ -152,19 +152,19 @@ def load_sharded_checkpoint(
     ([], [])
     """
     wanted = model.state_dict()
-    start = _find(os.fspath(folder), prefer_safe)
+    start = _locate_checkpoint(os.fspath(folder), prefer_safe)
     parts = shards(start, weights_only=weights_only)
     found = set(_read_index(start)) if start.endswith(".index.json") else set()
     for part in parts:
         found.update(part)
-        missing, unexpected = _untied(wanted, found), sorted(found - set(wanted))
+        missing, unexpected = _missing_names(wanted, found), sorted(found - set(wanted))
         if strict:
             refuse_mismatch(model, missing, unexpected)
         model.load_state_dict(part, strict=False)
     return missing, unexpected
 
 
-def _untied(wanted: Mapping[str, Tensor], found: set[str]) -> list[str]:
+def _missing_names(wanted: Mapping[str, Tensor], found: set[str]) -> list[str]:
     """Return names that are neither found nor filled by another name of the same memory."""
     tied = duplicate_names(wanted, preferred=found)
     return sorted(name for name in wanted if name not in found and tied.get(name) not in found)

@@ -95,7 +95,7 @@ class _TorchNames:
                 return _module_class(*identity[1:4])
             if kind == "storage":
                 return self._storage(identity)
-        raise pickle.UnpicklingError(f"Only persistent_load of storage is allowed, but got {_described(kind)}")
+        raise pickle.UnpicklingError(f"Only persistent_load of storage is allowed, but got {_describe(kind)}")
 
     def _storage(self, identity: tuple) -> TypedStorage:
         if len(identity) < 5:
@@ -110,17 +110,17 @@ class _TorchNames:
         storage = self.load_storage(key, numel * d.itemsize, location, d)
         view = identity[5] if len(identity) > 5 else None
         if view is not None:
-            storage = _part(storage, view, d.itemsize)
+            storage = _storage_part(storage, view, d.itemsize)
         return TypedStorage(storage, d)
 
 
-def _described(kind: Any) -> str:
+def _describe(kind: Any) -> str:
     if callable(kind):
         return f"{getattr(kind, '__module__', '')}.{getattr(kind, '__qualname__', type(kind).__name__)}"
     return kind[:80] if isinstance(kind, str) else str(type(kind))
 
 
-def _part(storage: Any, view: Any, itemsize: int) -> Any:
+def _storage_part(storage: Any, view: Any, itemsize: int) -> Any:
     """Return the part of a storage that old files describe as (key of the view, start, length)."""
     numbers = view[1:3] if isinstance(view, tuple) and len(view) == 3 else ()
     if len(numbers) != 2 or not all(type(n) is int and n >= 0 for n in numbers):
@@ -240,7 +240,7 @@ class RestrictedUnpickler(Unpickler):
         if id(function) not in _SAFE_IDENTITIES:
             owner = getattr(function, "__self__", None)
             of = "" if owner is None else f" which belongs to {shown(owner)}"
-            raise pickle.UnpicklingError(f"Trying to call reduce for unrecognized function {_described(function)}{of}")
+            raise pickle.UnpicklingError(f"Trying to call reduce for unrecognized function {_describe(function)}{of}")
         known = checked.constructors.get(id(function))
         if known is None:
             raise pickle.UnpicklingError(f"Trying to call {shown(function)}, which is no function")

@@ -132,7 +132,7 @@ class _TorchNames(_Pickler):
         self.save_reduce(rebuild.layout, (repr(obj),), obj=obj)
 
 
-def _named_or(otherwise: Any) -> Any:
+def _save_named_or(otherwise: Any) -> Any:
     """Write a class or function under PyTorch's name, or else as the pickler would."""
 
     def save(self: Any, obj: Any) -> None:
@@ -182,8 +182,8 @@ def pickler_class(module: Any) -> Any:
             layout: _TorchNames.save_layout,
             qscheme: _TorchNames.save_scheme,
             StorageType: _TorchNames.save_global,
-            type: _named_or(base.dispatch[type]),
-            types.FunctionType: _named_or(base.dispatch[types.FunctionType]),
+            type: _save_named_or(base.dispatch[type]),
+            types.FunctionType: _save_named_or(base.dispatch[types.FunctionType]),
         }
 
     return Taught

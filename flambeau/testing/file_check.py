@@ -95,11 +95,11 @@ class _Run:
             for wanted, more in steps:
                 before = self.place
                 getattr(self, f"_{kind}")(wanted, more)
-                self._none(absent, before, self.start)
+                self._check_absent(absent, before, self.start)
                 absent = []
-        self._none(absent, self.place, len(self.text))
+        self._check_absent(absent, self.place, len(self.text))
 
-    def _none(self, absent: list[str], start: int, stop: int) -> None:
+    def _check_absent(self, absent: list[str], start: int, stop: int) -> None:
         for wanted in absent:
             if wanted in self.text[start:stop]:
                 raise RuntimeError(f"Expected to not find {wanted!r} but found it\n{self.text[start:stop]}")
@@ -152,7 +152,7 @@ class _Run:
         self.start = min(start for start, _ in matches)
         self.place = max(start + length for start, length in matches)
 
-    def _highlighted(self, wanted: str, more: Any) -> None:
+    def _check_highlighted(self, wanted: str, more: Any) -> None:
         """Check that the text is underlined by a line of tildes."""
         start = self.place
         while True:

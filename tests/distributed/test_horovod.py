@@ -123,9 +123,9 @@ def test_one_that_fails_ends_all(tmp_path):
 
 def test_hosts():
     assert launch.parse_hosts("a:2,b") == [("a", 2), ("b", 1)]
-    assert launch._placed([("a", 2), ("b", 2)], 3) == [("a", 0), ("a", 1), ("b", 0)]
+    assert launch._place_ranks([("a", 2), ("b", 2)], 3) == [("a", 0), ("a", 1), ("b", 0)]
     with pytest.raises(ValueError, match="only 1 slots"):
-        launch._placed([("a", 1)], 2)
+        launch._place_ranks([("a", 1)], 2)
     with pytest.raises(ValueError, match="<host>:<slots>"):
         launch.parse_hosts("a:x")
-    assert launch._posing(["python3", "-u", "t.py"]) == ["python3", "-u", "-m", "flambeau", "t.py"]
+    assert launch._posing_command(["python3", "-u", "t.py"]) == ["python3", "-u", "-m", "flambeau", "t.py"]

@@ -13,7 +13,7 @@ import flambeau
 from flambeau.onnx.builder import Builder
 from flambeau.onnx.converter import Converter
 from flambeau.onnx.errors import UnsupportedOperatorError
-from flambeau.onnx.torchlib.calls import _bound
+from flambeau.onnx.torchlib.calls import _bind_arguments
 
 onnx = pytest.importorskip("onnx", reason="ONNX files need the package onnx")
 onnxruntime = pytest.importorskip("onnxruntime", reason="exported models are run by onnxruntime")
@@ -144,9 +144,9 @@ def test_an_ignored_argument_may_be_zero_only_where_that_is_its_default():
 
     schema = flambeau.ops.aten.add.Tensor._schema
     x = Builder(20).value(flambeau.ones(2))
-    assert _bound(translation, schema, {"self": x, "other": x, "alpha": 1}).keys() == {"self", "other"}
+    assert _bind_arguments(translation, schema, {"self": x, "other": x, "alpha": 1}).keys() == {"self", "other"}
     with pytest.raises(NotImplementedError, match="its argument alpha=0"):
-        _bound(translation, schema, {"self": x, "other": x, "alpha": 0})
+        _bind_arguments(translation, schema, {"self": x, "other": x, "alpha": 0})
 
 
 @pytest.mark.parametrize("reduction", [0, 1, 2])

@@ -53,7 +53,7 @@ def _set_first_path(directory: str) -> None:
         sys.path[0] = directory
 
 
-def _fresh_main(**attributes: Any) -> ModuleType:
+def _new_main_module(**attributes: Any) -> ModuleType:
     main = ModuleType("__main__")
     vars(main).update(__builtins__=builtins, __annotations__={}, __spec__=None, **attributes)
     _replaced.append(sys.modules["__main__"])
@@ -79,7 +79,7 @@ def _run_script(path: str, arguments: Sequence[str]) -> None:
     _set_first_path(os.path.dirname(os.path.realpath(path)))
     code = compile(source, full, "exec", dont_inherit=True)
     loader = importlib.machinery.SourceFileLoader("__main__", full)
-    exec(code, vars(_fresh_main(__file__=full, __cached__=None, __loader__=loader)))
+    exec(code, vars(_new_main_module(__file__=full, __cached__=None, __loader__=loader)))
 
 
 def _run_module(name: str, arguments: Sequence[str]) -> None:
@@ -92,7 +92,7 @@ def _run_code(text: str, arguments: Sequence[str]) -> None:
     sys.argv = ["-c", *arguments]
     _set_first_path("")
     code = compile(text, "<string>", "exec", dont_inherit=True)
-    exec(code, vars(_fresh_main(__loader__=importlib.machinery.BuiltinImporter)))
+    exec(code, vars(_new_main_module(__loader__=importlib.machinery.BuiltinImporter)))
 
 
 def run(arguments: Sequence[str]) -> None:

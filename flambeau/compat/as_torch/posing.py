@@ -79,13 +79,13 @@ class _OwnFinder(importlib.abc.MetaPathFinder):
 
             def load_and_present(module: ModuleType) -> None:
                 load(module)
-                _present(module)
+                _rename_module(module)
 
             spec.loader.exec_module = load_and_present  # type: ignore[method-assign]
         return spec
 
 
-def _present(module: ModuleType) -> None:
+def _rename_module(module: ModuleType) -> None:
     """Present a loaded module of this package as PyTorch's or torchvision's, for programs and for `inspect`."""
     sys.modules.setdefault(naming.torch_name(module.__name__), module)
     _explain_missing_names(module)
@@ -111,7 +111,7 @@ class _MxnetFinder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname not in ("mxnet", "mxnet.recordio") or not _mentions(_asking_code(), "recordio"):
+        if fullname not in ("mxnet", "mxnet.recordio") or not _has_name_with(_importing_code(), "recordio"):
             return None
         real_name = f"{naming.PACKAGE}.utils.{fullname.rpartition('.')[2]}"
         return importlib.machinery.ModuleSpec(fullname, AliasLoader(real_name), origin=naming.PACKAGE)
@@ -121,12 +121,12 @@ class _LastFinder(importlib.abc.MetaPathFinder):
     """Last finder: if `from torch import x` finds no `flambeau.x`, raise an error that names `torch.x`, as the program's author knows it."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> None:
-        if fullname.partition(".")[0] in (naming.PACKAGE, *_NAMES) and not _is_question():
+        if fullname.partition(".")[0] in (naming.PACKAGE, *_NAMES) and not _called_by_find_spec():
             name = naming.torch_name(fullname)
             raise ModuleNotFoundError(naming.not_there(name), name=name)
 
 
-def _asking_code() -> CodeType:
+def _importing_code() -> CodeType:
     """Return the code that imports or looks for a module."""
     frame = sys._getframe(1)
     while "importlib" in frame.f_code.co_filename or frame.f_globals is globals():
@@ -134,13 +134,13 @@ def _asking_code() -> CodeType:
     return frame.f_code
 
 
-def _mentions(code: CodeType, name: str) -> bool:
+def _has_name_with(code: CodeType, name: str) -> bool:
     """Return whether code, or that of a function inside it, has a name that contains `name`."""
     inner = [const for const in code.co_consts if isinstance(const, CodeType)]
-    return any(name in known for known in code.co_names) or any(_mentions(each, name) for each in inner)
+    return any(name in known for known in code.co_names) or any(_has_name_with(each, name) for each in inner)
 
 
-def _is_question() -> bool:
+def _called_by_find_spec() -> bool:
     """Return whether `importlib.util.find_spec` is looking for the module: programs test this way whether it exists, and the answer is None,
     not an error."""
     frame = sys._getframe(1)
@@ -245,6 +245,6 @@ def _install() -> None:
     _set_version(package, TORCH_VERSION)
     for module in [m for n, m in sys.modules.items() if n.startswith(f"{naming.PACKAGE}.")]:
         if isinstance(module, ModuleType):
-            _present(module)
+            _rename_module(module)
     serving_names.install(first=False)
     _prepare_new_processes()

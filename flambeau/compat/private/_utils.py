@@ -31,20 +31,20 @@ def _element_size(dtype: dtype) -> int:
     return dtype.itemsize
 
 
-def _held(storage: Any) -> Any:
+def _as_typed(storage: Any) -> Any:
     return TypedStorage(storage, uint8) if isinstance(storage, UntypedStorage) else storage
 
 
 def _rebuild_tensor(storage: Any, *args: Any) -> Any:
-    return rebuild.tensor(_held(storage), *args)
+    return rebuild.tensor(_as_typed(storage), *args)
 
 
 def _rebuild_tensor_v2(storage: Any, *args: Any) -> Any:
-    return rebuild.tensor_v2(_held(storage), *args)
+    return rebuild.tensor_v2(_as_typed(storage), *args)
 
 
 def _rebuild_tensor_v3(storage: Any, *args: Any) -> Any:
-    return rebuild.tensor_v3(_held(storage), *args)
+    return rebuild.tensor_v3(_as_typed(storage), *args)
 
 
 class ExceptionWrapper:

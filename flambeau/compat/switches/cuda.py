@@ -74,7 +74,7 @@ class SDPAParams:
     enable_gqa: bool
 
 
-def _asks_for(kind: str, params: SDPAParams, halves: bool) -> bool:
+def _is_requested(kind: str, params: SDPAParams, halves: bool) -> bool:
     """Return whether attention of GPU tensors may use a kernel; those of cuDNN take half precision alone."""
     return (
         _settings.attention_kernels[kind] and params.query.is_cuda and (not halves or params.query.dtype.itemsize == 2)
@@ -83,17 +83,17 @@ def _asks_for(kind: str, params: SDPAParams, halves: bool) -> bool:
 
 def can_use_flash_attention(params: SDPAParams, debug: bool = False) -> bool:
     """Return whether attention with these arguments keeps no matrix of weights: on a GPU, in half precision, without a mask."""
-    return _asks_for("flash", params, True) and params.attn_mask is None
+    return _is_requested("flash", params, True) and params.attn_mask is None
 
 
 def can_use_efficient_attention(params: SDPAParams, debug: bool = False) -> bool:
     """Return whether the memory-efficient kernel may compute the attention: on a GPU."""
-    return _asks_for("mem_efficient", params, False)
+    return _is_requested("mem_efficient", params, False)
 
 
 def can_use_cudnn_attention(params: SDPAParams, debug: bool = False) -> bool:
     """Return whether cuDNN may compute the attention: on a GPU, in half precision."""
-    return _asks_for("cudnn", params, True)
+    return _is_requested("cudnn", params, True)
 
 
 is_flash_attention_available, is_ck_sdpa_available = _absent.returning(

@@ -63,7 +63,7 @@ def flags(enabled: bool = False, deterministic: bool = False, allow_tf32: bool |
         set_flags(*before)
 
 
-def _checked(value: Any, setter: str) -> bool:
+def _check_settings(value: Any, setter: str) -> bool:
     if not isinstance(value, bool):
         raise RuntimeError(f"{setter} expects a bool, but got {type(value).__name__}")
     return value
@@ -81,7 +81,7 @@ class _Switches(ModuleType):
 
     @deterministic.setter
     def deterministic(self, value: bool) -> None:
-        self._deterministic = _checked(value, "set_deterministic_mkldnn")
+        self._deterministic = _check_settings(value, "set_deterministic_mkldnn")
 
     @property
     def allow_tf32(self) -> None:
@@ -89,7 +89,7 @@ class _Switches(ModuleType):
 
     @allow_tf32.setter
     def allow_tf32(self, value: bool) -> None:
-        _checked(value, "_set_onednn_allow_tf32")
+        _check_settings(value, "_set_onednn_allow_tf32")
         warnings.warn(
             "TF32 acceleration on top of oneDNN is available for Intel GPUs, of which none is here.", stacklevel=2
         )

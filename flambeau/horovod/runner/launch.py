@@ -67,7 +67,7 @@ def _hosts(options: argparse.Namespace) -> list[tuple[str, int]]:
     return [("localhost", options.num_proc)]
 
 
-def _posing(command: list[str]) -> list[str]:
+def _posing_command(command: list[str]) -> list[str]:
     """Return the command that runs a Python program with Flambeau in the place of PyTorch."""
     if not os.path.basename(command[0]).startswith("python"):
         return command
@@ -105,7 +105,7 @@ def _free_port() -> int:
         return probe.getsockname()[1]
 
 
-def _placed(hosts: list[tuple[str, int]], count: int) -> list[tuple[str, int]]:
+def _place_ranks(hosts: list[tuple[str, int]], count: int) -> list[tuple[str, int]]:
     """Return host and local rank for every rank."""
     places = [(host, slot) for host, slots in hosts for slot in range(slots)][:count]
     if len(places) < count:
@@ -115,7 +115,7 @@ def _placed(hosts: list[tuple[str, int]], count: int) -> list[tuple[str, int]]:
 
 def launch(command: Sequence[str], count: int, hosts: list[tuple[str, int]], options: argparse.Namespace) -> int:
     """Start the ranks and wait; the first that fails ends all. Returns the exit code."""
-    places = _placed(hosts, count)
+    places = _place_ranks(hosts, count)
     names = list(dict.fromkeys(host for host, _ in places))
     address = "127.0.0.1" if names == [names[0]] and _is_local(names[0]) else names[0]
     port = _free_port()
@@ -129,7 +129,7 @@ def launch(command: Sequence[str], count: int, hosts: list[tuple[str, int]], opt
             told["HOROVOD_TIMELINE"] = options.timeline_filename
         if VARIABLE in os.environ:
             told[VARIABLE] = os.environ[VARIABLE]
-        full = _posing(list(command))
+        full = _posing_command(list(command))
         path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH", ""), root]))
         if not _is_local(host):
             settings = " ".join(f"{k}={shlex.quote(v)}" for k, v in told.items())

@@ -25,7 +25,7 @@ def execute(group: Any, request: Any, told: dict[int, dict], joined: list[int]) 
     return _EXECUTE[first["kind"]](group, request, told, first)
 
 
-def _like(description: dict) -> list[Tensor]:
+def _zeros_like_description(description: dict) -> list[Tensor]:
     """Return zeros in the shapes of the others' tensors, for a rank that has joined."""
     return [_torch["zeros"](shape, dtype=BY_NAME[dtype]) for dtype, shape in description["tensors"]]
 
@@ -42,12 +42,12 @@ def scaled(tensor: Tensor, factor: float) -> Tensor:
     return (tensor.to(wide) * _torch["tensor"](factor, dtype=BY_NAME["float64"]).to(wide)).to(tensor.dtype)
 
 
-def _prepared(tensor: Tensor, first: dict) -> Tensor:
+def _prescaled_copy(tensor: Tensor, first: dict) -> Tensor:
     copy = scaled(tensor.detach(), first["scale"][0])
     return copy.clone() if copy is tensor or copy._storage is tensor._storage else copy
 
 
-def _finished(tensor: Tensor, first: dict, size: int) -> Tensor:
+def _finish_reduction(tensor: Tensor, first: dict, size: int) -> Tensor:
     if first["op"] == "Average":
         if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
             tensor = scaled(tensor, 1.0 / size) if tensor.dtype.itemsize < 4 else tensor.div_(size)
@@ -57,15 +57,15 @@ def _finished(tensor: Tensor, first: dict, size: int) -> Tensor:
 
 
 def _allreduce(group: Any, request: Any, told: dict[int, dict], first: dict) -> Any:
-    sources = _like(first) if request is None else request.tensors
+    sources = _zeros_like_description(first) if request is None else request.tensors
     results = []
     for source in sources:
-        copy = _prepared(source, first).contiguous()
+        copy = _prescaled_copy(source, first).contiguous()
         if first["op"] == "Adasum":
             copy = _adasum(group, copy)
         else:
             group.allreduce([copy], _KINDS[first["op"]], _wait=True)
-        results.append(_finished(copy, first, group.size()))
+        results.append(_finish_reduction(copy, first, group.size()))
     if request is not None and request.settings.get("in_place"):
         for target, result in zip(request.tensors, results):
             target.detach().copy_(result)
@@ -138,10 +138,10 @@ def _reducescatter(group: Any, request: Any, told: dict[int, dict], first: dict)
     results = []
     for tensor in request.tensors:
         sizes = shares(tensor.shape[0], group.size())
-        copy = _prepared(tensor, first).contiguous()
+        copy = _prescaled_copy(tensor, first).contiguous()
         output = empty((sizes[group.rank()], *tensor.shape[1:]), tensor.dtype)
         group.reduce_scatter([output], [list(copy.split(sizes))], RedOpType.SUM, _wait=True)
-        results.append(_finished(output, first, group.size()))
+        results.append(_finish_reduction(output, first, group.size()))
     return results
 
 

@@ -18,7 +18,7 @@ from ...distributed.replicas import _gather_objects
 from . import execution
 from .timeline_hook import mark_cycle, note
 
-_PAUSE = 0.001  # seconds before the next round, if nothing was ready in the last
+_CYCLE_SECONDS = 0.001  # seconds before the next round, if nothing was ready in the last
 
 
 class HorovodInternalError(RuntimeError):
@@ -119,7 +119,7 @@ class Negotiator:
                 self._fail(problem)
                 return
             if not progressed:
-                time.sleep(_PAUSE)
+                time.sleep(_CYCLE_SECONDS)
 
     def _fail(self, problem: Exception) -> None:
         """Fail all pending operations, because the group is broken."""
@@ -141,7 +141,7 @@ class Negotiator:
             return True
         ready = [name for name in told[active[0]][0] if all(name in told[rank][0] for rank in active)]
         for name in ready:
-            self._perform(name, {rank: told[rank][0][name] for rank in active})
+            self._execute(name, {rank: told[rank][0][name] for rank in active})
         return bool(ready)
 
     def _all_joined(self) -> None:
@@ -154,7 +154,7 @@ class Negotiator:
         if request is not None:
             request.finish(last, None)
 
-    def _perform(self, name: str, told: dict[int, dict]) -> None:
+    def _execute(self, name: str, told: dict[int, dict]) -> None:
         """Perform one operation that all active ranks have called."""
         with self._changed:
             request = self._pending.get(name)

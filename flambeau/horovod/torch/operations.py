@@ -35,14 +35,14 @@ class Handle(int):
 
 
 _handles: dict[int, Handle] = {}
-_last = [0]
+_last_handle = [0]
 
 
 def _handle(request: Request, take: Callable[[Any], Any]) -> Handle:
-    _last[0] += 1
-    handle = Handle(_last[0])
+    _last_handle[0] += 1
+    handle = Handle(_last_handle[0])
     handle.request, handle.take = request, take
-    _handles[_last[0]] = handle
+    _handles[_last_handle[0]] = handle
     return handle
 
 
@@ -60,21 +60,21 @@ def synchronize(handle: int) -> Any:
     return known.take(known.request.wait())
 
 
-def _checked(tensors: Sequence[Tensor]) -> list[Tensor]:
+def _check_contiguous(tensors: Sequence[Tensor]) -> list[Tensor]:
     for tensor in tensors:
         if not tensor.is_contiguous():
             raise ValueError("Tensor is required to be contiguous.")
     return list(tensors)
 
 
-def _first(results: Any) -> Any:
+def _first_result(results: Any) -> Any:
     return results[0]
 
 
 # -- spellings ------------------------------------------------------------------------------------------------------------
 
 
-def _started(describe: Callable, take: Callable[[Any], Any], grouped: bool = False, in_place: bool = False) -> Any:
+def _async(describe: Callable, take: Callable[[Any], Any], grouped: bool = False, in_place: bool = False) -> Any:
     """Return a function that starts an operation on a tensor, or on several as a group, and returns a handle. `describe(tensors, ...)` has
     the function's other parameters and returns what is submitted: kind, name, settings and process set; `take` picks from each result."""
     given, *others = inspect.signature(describe).parameters.values()
@@ -87,7 +87,7 @@ def _started(describe: Callable, take: Callable[[Any], Any], grouped: bool = Fal
         tensors = list(first) if grouped else [first]
         kind, name, settings, process_set = describe(tensors, *rest)
         settings = {**settings, "in_place": True} if in_place else settings
-        request = process_set.member().submit(kind, name, _checked(tensors), settings)
+        request = process_set.member().submit(kind, name, _check_contiguous(tensors), settings)
         return _handle(request, lambda results: [*map(take, results)] if grouped else take(results[0]))
 
     start.__signature__ = signature  # type: ignore[attr-defined]
@@ -96,7 +96,7 @@ def _started(describe: Callable, take: Callable[[Any], Any], grouped: bool = Fal
     return start
 
 
-def _waited(start: Any) -> Any:
+def _blocking(start: Any) -> Any:
     """Make the blocking form of an asynchronous operation: it returns the result instead of a handle."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -108,7 +108,7 @@ def _waited(start: Any) -> Any:
     return run
 
 
-def _whole(result: Any) -> Any:
+def _identity(result: Any) -> Any:
     return result
 
 
@@ -142,10 +142,10 @@ def _allreduce(
     return "allreduce", name, settings, process_set
 
 
-allreduce_async, allreduce_async_ = _started(_allreduce, _whole), _started(_allreduce, _whole, in_place=True)
-grouped_allreduce_async = _started(_allreduce, _whole, grouped=True)
-grouped_allreduce_async_ = _started(_allreduce, _whole, grouped=True, in_place=True)
-allreduce_, grouped_allreduce_ = _waited(allreduce_async_), _waited(grouped_allreduce_async_)
+allreduce_async, allreduce_async_ = _async(_allreduce, _identity), _async(_allreduce, _identity, in_place=True)
+grouped_allreduce_async = _async(_allreduce, _identity, grouped=True)
+grouped_allreduce_async_ = _async(_allreduce, _identity, grouped=True, in_place=True)
+allreduce_, grouped_allreduce_ = _blocking(allreduce_async_), _blocking(grouped_allreduce_async_)
 
 
 class _Allreduce(Function):
@@ -210,16 +210,16 @@ def _allgather(
     return "allgather", name, {}, process_set
 
 
-allgather_async = _started(_allgather, _first)
-grouped_allgather_async = _started(_allgather, _first, grouped=True)
-_with_sizes = _started(_allgather, _whole, grouped=True)
+allgather_async = _async(_allgather, _first_result)
+grouped_allgather_async = _async(_allgather, _first_result, grouped=True)
+_allgather_with_sizes = _async(_allgather, _identity, grouped=True)
 
 
 class _Allgather(Function):
     @staticmethod
     def forward(ctx: Any, name: str | None, process_set: ProcessSet, *tensors: Tensor) -> tuple:
         ctx.process_set, ctx.shapes = process_set, [t.shape for t in tensors]
-        results = synchronize(_with_sizes(tensors, name, process_set))
+        results = synchronize(_allgather_with_sizes(tensors, name, process_set))
         ctx.sizes = [sizes for _, sizes in results]
         return tuple(joined for joined, _ in results)
 
@@ -257,8 +257,8 @@ def _broadcast(
     return "broadcast", name, {"root": root_rank, "in_place": False}, process_set
 
 
-broadcast_async, broadcast_async_ = _started(_broadcast, _whole), _started(_broadcast, _whole, in_place=True)
-broadcast_ = _waited(broadcast_async_)
+broadcast_async, broadcast_async_ = _async(_broadcast, _identity), _async(_broadcast, _identity, in_place=True)
+broadcast_ = _blocking(broadcast_async_)
 
 
 class _Broadcast(Function):
@@ -300,11 +300,11 @@ def _start_alltoall(tensor: Tensor, splits: Any, name: str | None, process_set: 
                 "alltoall: the sum of the splits exceeds the first dimension, or there are not as many as processes"
             )
         tensor = tensor[: sum(sizes)]
-    request = process_set.member().submit("alltoall", name, _checked([tensor]), {"splits": sizes})
+    request = process_set.member().submit("alltoall", name, _check_contiguous([tensor]), {"splits": sizes})
     return _handle(request, take)
 
 
-def _with_splits(result: tuple) -> tuple[Tensor, Tensor]:
+def _result_and_splits(result: tuple) -> tuple[Tensor, Tensor]:
     return result[0], _torch["tensor"](result[1], dtype=BY_NAME["int32"])
 
 
@@ -312,14 +312,14 @@ def alltoall_async(
     tensor: Tensor, splits: Any = None, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Handle:
     """Start sending the r-th part of a tensor to process r."""
-    take = (lambda result: result[0]) if splits is None else _with_splits
+    take = (lambda result: result[0]) if splits is None else _result_and_splits
     return _start_alltoall(tensor, splits, name, process_set, take)
 
 
 class _Alltoall(Function):
     @staticmethod
     def forward(ctx: Any, tensor: Tensor, splits: Any, name: str | None, process_set: ProcessSet) -> tuple:
-        output, received = synchronize(_start_alltoall(tensor, splits, name, process_set, _with_splits))
+        output, received = synchronize(_start_alltoall(tensor, splits, name, process_set, _result_and_splits))
         ctx.process_set, ctx.received, ctx.rows = process_set, received, tensor.shape[0]
         ctx.mark_non_differentiable(received)
         return output, received
@@ -355,8 +355,8 @@ def _reducescatter(
     return "reducescatter", name, _reduce_settings(op, prescale_factor, postscale_factor, process_set), process_set
 
 
-reducescatter_async = _started(_reducescatter, _whole)
-grouped_reducescatter_async = _started(_reducescatter, _whole, grouped=True)
+reducescatter_async = _async(_reducescatter, _identity)
+grouped_reducescatter_async = _async(_reducescatter, _identity, grouped=True)
 
 
 class _Reducescatter(Function):

@@ -14,7 +14,7 @@ from .compression import Compression
 from .state import Adasum, Average, ProcessSet, Sum, global_process_set
 
 
-class _Distributed:
+class _DistributedMixin:
     """Mixin for the class of the wrapped optimizer."""
 
     param_groups: list[dict[str, Any]]
@@ -65,9 +65,9 @@ class _Distributed:
         edge = gradient_edge(parameter)
         assert edge is not None
         self._nodes.append(edge[0])  # which only a graph would keep alive
-        edge[0].register_hook(lambda *_: self._arrived(parameter))
+        edge[0].register_hook(lambda *_: self._on_gradient(parameter))
 
-    def _arrived(self, parameter: Tensor) -> None:
+    def _on_gradient(self, parameter: Tensor) -> None:
         if parameter in self._handles and self._handles[parameter][0] is not None and self._left[parameter] <= 0:
             raise AssertionError(
                 "Gradients were computed more than backward_passes_per_step times before call to step(). Increase"
@@ -171,7 +171,7 @@ def DistributedOptimizer(
         raise ValueError("groups should be a non-negative integer or a list of list of torch.Tensor.")
     state.rank()  # an error if hvd.init() was forgotten
     kind = type(optimizer)
-    optimizer.__class__ = type(kind.__name__, (_Distributed, kind), {"__module__": kind.__module__})
+    optimizer.__class__ = type(kind.__name__, (_DistributedMixin, kind), {"__module__": kind.__module__})
     optimizer._distribute(
         named_parameters,
         compression,

@@ -24,7 +24,7 @@ __all__ = [
 
 Average, Sum, Adasum, Min, Max, Product = "Average", "Sum", "Adasum", "Min", "Max", "Product"
 
-_LONG = timedelta(days=7)  # Horovod waits without limit; ending a stalled rank is up to the launcher
+_STORE_TIMEOUT = timedelta(days=7)  # Horovod waits without limit; ending a stalled rank is up to the launcher
 
 
 class ProcessSet:
@@ -111,26 +111,26 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
     _State.local_rank = hosts[: _State.rank].count(mine)
     _State.local_size = hosts.count(mine)
     _State.initialized = True
-    _make(global_process_set, list(range(_State.size)), 0)
+    _make_process_set(global_process_set, list(range(_State.size)), 0)
     for one in process_sets or []:
         if isinstance(one, ProcessSet):
             add_process_set(one)
 
 
-def _make(one: ProcessSet, ranks: list[int], number: int) -> None:
+def _make_process_set(one: ProcessSet, ranks: list[int], number: int) -> None:
     one.ranks, one.process_set_id = ranks, number
     _sets[number] = one
     if _State.rank in ranks:
         assert _State.store is not None
         store = PrefixStore(f"horovod/{_State.attempts}/set {number}", _State.store)
         one.group = groups._new_process_group(
-            "gloo", store, _State.rank, ranks, _LONG, f"horovod {number}", "horovod", ranks
+            "gloo", store, _State.rank, ranks, _STORE_TIMEOUT, f"horovod {number}", "horovod", ranks
         )
         assert one.group is not None
         one.negotiator = Negotiator(one.group)
 
 
-def _forget(one: ProcessSet) -> None:
+def _remove_process_set(one: ProcessSet) -> None:
     if one.negotiator is not None:
         one.negotiator.stop()
     if one.group is not None:
@@ -147,7 +147,7 @@ def shutdown() -> None:
     if not _State.initialized:
         return
     for one in list(_sets.values()):
-        _forget(one)
+        _remove_process_set(one)
     _State.initialized = False
 
 
@@ -164,7 +164,7 @@ def add_process_set(process_set: Any) -> ProcessSet:
     if any(not 0 <= r < size() for r in ranks):
         raise ValueError(f"ranks of a process set must be in [0, {size()}), got {ranks}")
     _State.sets_made += 1
-    _make(one, ranks, _State.sets_made)
+    _make_process_set(one, ranks, _State.sets_made)
     global_process_set.member().call("barrier", f"process set {_State.sets_made}", [], {})
     return one
 
@@ -175,44 +175,44 @@ def remove_process_set(process_set: ProcessSet) -> bool:
         return False
     name = f"remove process set {process_set.process_set_id}"
     global_process_set.member().call("barrier", name, [], {})
-    _forget(process_set)
+    _remove_process_set(process_set)
     return True
 
 
-def _known(value: int) -> int:
+def _require_initialized(value: int) -> int:
     if not _State.initialized:
         raise ValueError("Horovod has not been initialized; use hvd.init().")
     return value
 
 
 def rank() -> int:
-    return _known(_State.rank)
+    return _require_initialized(_State.rank)
 
 
 def size() -> int:
-    return _known(_State.size)
+    return _require_initialized(_State.size)
 
 
 def local_rank() -> int:
     """Return this process's rank on its machine."""
-    return _known(_State.local_rank)
+    return _require_initialized(_State.local_rank)
 
 
 def local_size() -> int:
-    return _known(_State.local_size)
+    return _require_initialized(_State.local_size)
 
 
 def cross_rank() -> int:
     """Return the index of this machine in the job."""
-    return _known(_State.rank // max(1, _State.local_size))
+    return _require_initialized(_State.rank // max(1, _State.local_size))
 
 
 def cross_size() -> int:
-    return _known(max(1, _State.size // max(1, _State.local_size)))
+    return _require_initialized(max(1, _State.size // max(1, _State.local_size)))
 
 
 def is_homogeneous() -> bool:
-    return _known(_State.size) % max(1, _State.local_size) == 0
+    return _require_initialized(_State.size) % max(1, _State.local_size) == 0
 
 
 def mpi_built() -> bool:

@@ -32,7 +32,7 @@ from ...ops.pointwise.activation import refuse_slope
 from .overloads import OpOverload, aten, recording
 
 # Facts about arguments: from the argument to the operand of PyTorch's operator, and from that and the gradient back to an argument.
-_FACTS: dict[str, tuple[Callable, Callable]] = {
+_METADATA_QUERIES: dict[str, tuple[Callable, Callable]] = {
     "shape": (lambda t: list(t.shape), lambda shape, grad: grad.new_zeros(shape)),
     "rows": (lambda t: t.size(0), lambda rows, grad: grad.new_zeros(rows, grad.size(1))),
     "length": (
@@ -92,11 +92,11 @@ class Derivative:
         found: dict[str, Any] = {}
         for form, names in zip(self.forms, self.gives):
             if any(wanted[name] for name in names):
-                result = self._called(form, own, wanted)
+                result = self._called_overload(form, own, wanted)
                 found.update(zip(names, result if isinstance(result, (list, tuple)) else [result]))
         return found
 
-    def _called(self, form: AtenForm, own: dict[str, Any], wanted: dict[str, bool]) -> Any:
+    def _called_overload(self, form: AtenForm, own: dict[str, Any], wanted: dict[str, bool]) -> Any:
         schema = form.schema()
         positional, named = schema.as_call([_value(part, own, wanted) for part in form.parts or ()])
         return getattr(getattr(aten, form.name), schema.overload_name or "default")(*positional, **named)
@@ -125,11 +125,11 @@ class Derivative:
         if formula is not None:
             if self.name.endswith("_") and own[formula.parameters[0][0]] < 0:
                 refuse_slope()
-            return _by_formula(formula, own)
+            return _differentiate_formula(formula, own)
         names = self.gives[place]
         flags = own.get("needs", [True] * len(names))
         wanted = [name for name, flag in zip(names, flags) if flag and own.get(name) is not None]
-        found = iter(_pulled_back(self.forward, own, wanted, [own["grad"]]))
+        found = iter(_pull_back(self.forward, own, wanted, [own["grad"]]))
         every = [next(found) if name in wanted else None for name in names]
         return tuple(every) if "needs" in own or len(every) > 1 else every[0]
 
@@ -140,7 +140,7 @@ def _needed(form: AtenForm) -> list[str]:
 
 def _read_fact(part: Any) -> tuple[Any, str]:
     """Return (the fact, the name of its argument) of `fact(argument)`."""
-    return _FACTS[part.func.id], part.args[0].id
+    return _METADATA_QUERIES[part.func.id], part.args[0].id
 
 
 def _is_needs(part: Any) -> bool:
@@ -158,17 +158,17 @@ def _value(part: Any, own: dict[str, Any], wanted: dict[str, bool]) -> Any:
     return ast.literal_eval(part)
 
 
-def _pulled_back(overload: OpOverload, own: dict[str, Any], wanted: list[str], grads: Sequence[Any]) -> Sequence[Any]:
+def _pull_back(overload: OpOverload, own: dict[str, Any], wanted: list[str], grads: Sequence[Any]) -> Sequence[Any]:
     """The gradients of a forward operator's arguments, which have a history where that is recorded and an argument has one."""
     again = grad_mode.enabled and any(isinstance(v, Tensor) and v.requires_grad for v in own.values())
-    run = functools.partial(_run_again, overload, own, wanted, again)
+    run = functools.partial(_recompute, overload, own, wanted, again)
     given, results = run() if recording.recorder is None else recording.recorder.unseen(run)
     pairs = [(r, g) for r, g in zip(results, grads) if g is not None and r.requires_grad]
     found, slopes = zip(*pairs) if pairs else ((), ())
     return autograd_grad(found, given, slopes, create_graph=again, allow_unused=True)
 
 
-def _run_again(overload: OpOverload, own: dict[str, Any], wanted: list[str], again: bool) -> tuple[list, Sequence[Any]]:
+def _recompute(overload: OpOverload, own: dict[str, Any], wanted: list[str], again: bool) -> tuple[list, Sequence[Any]]:
     """Make a forward operator's call; returns the arguments that are wanted, as no others were computed from them, and the results."""
     values = []
     with enable_grad():
@@ -195,17 +195,17 @@ def _formula_of(name: str) -> Pointwise | None:
     return op.impl if op is not None and op.kind == "pointwise" else None
 
 
-def _by_formula(formula: Pointwise, own: dict[str, Any]) -> Tensor:
+def _differentiate_formula(formula: Pointwise, own: dict[str, Any]) -> Tensor:
     """Return the derivative of a formula with respect to its first operand, from the known operands or the result."""
     names = ("grad", *("self" if n == "input" else n for n in formula.operand_names), "result")
     given = [n for n in names if isinstance(own.get(n), Tensor)]
     known = tuple(None if n in given or n not in own else const(own[n]) for n in names)
     numbers = tuple(own.get(name, default) for name, default in formula.parameters)
-    return _derived(formula, names, known, tuple(given), numbers).call(tuple(own[n] for n in given))
+    return _derive(formula, names, known, tuple(given), numbers).call(tuple(own[n] for n in given))
 
 
 @functools.lru_cache(1024)
-def _derived(formula: Pointwise, names: tuple, known: tuple, given: tuple[str, ...], numbers: tuple) -> Pointwise:
+def _derive(formula: Pointwise, names: tuple, known: tuple, given: tuple[str, ...], numbers: tuple) -> Pointwise:
     symbols = [arg(given.index(n)) if n in given else k for n, k in zip(names, known)]
     assert formula.grad is not None, f"the derivative of {formula.name} is to be declared"
     share = formula.grad(symbols[0], *symbols[1:-1], *numbers, out=symbols[-1])
@@ -227,7 +227,7 @@ def declared() -> dict[str, Derivative]:
 
 
 @functools.cache
-def _backwards() -> dict[str, list[tuple[Derivative, int]]]:
+def _declared_derivatives() -> dict[str, list[tuple[Derivative, int]]]:
     """Return the declared derivatives by the name of the operator that computes them, each with its place among the texts."""
     found: dict[str, list[tuple[Derivative, int]]] = {}
     for derivative in declared().values():
@@ -244,7 +244,7 @@ def derivative_of(overload: OpOverload) -> Derivative | None:
 
 def function_of(name: str, overload: str) -> Callable | None:
     """Return the function that runs for an operator that is the derivative of another; None for other operators."""
-    found = _backwards().get(name)
+    found = _declared_derivatives().get(name)
     if found is None or overload != "default":
         return None
     schema = getattr(getattr(aten, name), overload)._schema
@@ -276,7 +276,7 @@ def by_name(formula: Pointwise, operands: Sequence[Any]) -> Any:
     own = dict(zip(parameters, params or forward.defaults)) | {names[i]: v for i, v in zip(reads, operands)}
     if not derivative.forms[0].mentioned() <= own.keys() | {"inplace"}:
         return NotImplemented
-    return derivative._called(derivative.forms[0], own, {})
+    return derivative._called_overload(derivative.forms[0], own, {})
 
 
 def asks_for_gradients(args: tuple, kwargs: dict[str, Any]) -> bool:
@@ -336,5 +336,5 @@ class _Declared(Function):
             unread = {n: v for n, v in ctx.own.items() if isinstance(v, Tensor)}
             own.update((name, given.new_zeros(v.shape, dtype=v.dtype)) for name, v in unread.items())
             names = [name for name in derivative.names if wanted[name]]
-            found = dict(zip(names, _pulled_back(derivative.forward, own, names, grads)))
+            found = dict(zip(names, _pull_back(derivative.forward, own, names, grads)))
         return (None, None, *(found.get(name) for name in derivative.names))

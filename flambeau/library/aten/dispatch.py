@@ -44,9 +44,9 @@ class AtenMode(modes.Mode):
         recording.recorder = self._before
 
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
-        return self.settled(self._translated, op, function, args, kwargs)
+        return self.settled(self._run_translated, op, function, args, kwargs)
 
-    def _translated(self, op: Any, function: Callable, run: Callable, args: tuple, kwargs: dict) -> Any:
+    def _run_translated(self, op: Any, function: Callable, run: Callable, args: tuple, kwargs: dict) -> Any:
         """Make a call by this function or, if autocast chooses another one to run, by the calls of that."""
         if run is function or run is modes.unwatched(function):
             return translated(self, op, function, args, kwargs)

@@ -20,7 +20,7 @@ _NAMES = {
     "or": "bitwise_or", "xor": "bitwise_xor", "not": "bitwise_not", "signbit": "signbit",
 }  # fmt: skip
 _LIMITS = {"maximum": "clamp_min", "minimum": "clamp_max"}  # where one of the two is a number
-_IF_REAL: dict[str, Callable] = {"conj": lambda x: x, "real": lambda x: x, "imag": lambda x: 0}  # of a real tensor
+_FOR_REAL: dict[str, Callable] = {"conj": lambda x: x, "real": lambda x: x, "imag": lambda x: 0}  # of a real tensor
 
 
 class NoStep(NotImplementedError):
@@ -97,20 +97,20 @@ class Steps:
             raise NoStep(f"the step {x.op} of a formula has no counterpart among PyTorch's operators")
         values = [self.value(a) for a in x.args]
         if not any(map(self._is_tensor, values)):
-            return _of_numbers(x.op, values)
+            return _number_step(x.op, values)
         if x.op == "where":
             return self._where(*values)
         if x.op == "fma":
-            return self._both("add", self._both("mul", values[0], values[1]), values[2])
-        if x.op in _IF_REAL and not values[0].dtype.is_complex:
-            return _IF_REAL[x.op](values[0])
+            return self._binary_step("add", self._binary_step("mul", values[0], values[1]), values[2])
+        if x.op in _FOR_REAL and not values[0].dtype.is_complex:
+            return _FOR_REAL[x.op](values[0])
         if x.op in ("and", "or") and any(isinstance(v, bool) for v in values):
-            return _with_truth(x.op, *values)
+            return _logical_with_bool(x.op, *values)
         if x.op in _LIMITS and not all(map(self._is_tensor, values)):
             value, limit = values if self._is_tensor(values[0]) else reversed(values)
             return getattr(self.aten, _LIMITS[x.op])(value, limit)
         if len(values) == 2 and not self._is_tensor(values[0]):
-            return self._both(x.op, *values)
+            return self._binary_step(x.op, *values)
         name = "sgn" if x.op == "sign" and values[0].dtype.is_complex else _NAMES.get(x.op, x.op)
         return getattr(self.aten, name)(*values)
 
@@ -126,10 +126,10 @@ class Steps:
         chosen = overload[(int(self._is_tensor(yes)), int(self._is_tensor(no)))]
         return getattr(self.aten.where, chosen)(condition, yes, no)
 
-    def _both(self, op: str, left: Any, right: Any) -> Any:
+    def _binary_step(self, op: str, left: Any, right: Any) -> Any:
         if self._is_tensor(left):
             return getattr(self.aten, op)(left, right)
-        return self._from_number(op, left, right) if self._is_tensor(right) else _of_numbers(op, [left, right])
+        return self._from_number(op, left, right) if self._is_tensor(right) else _number_step(op, [left, right])
 
     def _from_number(self, op: str, number: Any, value: Any) -> Any:
         """Compute an operator with a number as left operand."""
@@ -188,7 +188,7 @@ class DerivativeSteps(Steps):
         return super()._from_number(op, number, value)
 
 
-def _of_numbers(op: str, values: list[Any]) -> Any:
+def _number_step(op: str, values: list[Any]) -> Any:
     """Compute an arithmetic step between numbers of a formula."""
     if op == "where":
         return values[1] if values[0] else values[2]
@@ -198,6 +198,6 @@ def _of_numbers(op: str, values: list[Any]) -> Any:
     return found(*values)
 
 
-def _with_truth(op: str, left: Any, right: Any) -> Any:
+def _logical_with_bool(op: str, left: Any, right: Any) -> Any:
     known, other = (left, right) if isinstance(left, bool) else (right, left)
     return other if known is (op == "and") else known

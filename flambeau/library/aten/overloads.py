@@ -91,7 +91,7 @@ class OpOverload:
         return self
 
     def __reduce__(self) -> tuple:
-        return _found, (self._overloadpacket.__name__, self._schema.overload_name)
+        return _find_overload, (self._overloadpacket.__name__, self._schema.overload_name)
 
     def bind(self, args: tuple, kwargs: dict[str, Any]) -> list[Any]:
         """Return the value of every argument of a call."""
@@ -158,7 +158,7 @@ class OpOverloadPacket:
         return self
 
     def __reduce__(self) -> tuple:
-        return _found, (self.__name__, None)
+        return _find_overload, (self.__name__, None)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         overriding = overrides.overriding_arguments(args, kwargs)
@@ -189,6 +189,6 @@ class _Namespace(ModuleType):
 aten: Any = _Namespace("torch.ops.aten")
 
 
-def _found(name: str, overload: str | None) -> Any:
+def _find_overload(name: str, overload: str | None) -> Any:
     packet = getattr(aten, name)
     return packet if overload is None else getattr(packet, overload or "default")

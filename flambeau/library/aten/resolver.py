@@ -43,7 +43,7 @@ def _declared(public: bool = True) -> dict[str, tuple[Op, AtenForm, bool]]:
     return found
 
 
-def _as_declared(name: str, overload: str, inner: bool = False, public: bool = True) -> Callable | None:
+def _declared_overload(name: str, overload: str, inner: bool = False, public: bool = True) -> Callable | None:
     found = _declared(public).get(f"{name}.{overload}") or _declared(public).get(name)
     if found is None:
         return None
@@ -86,10 +86,10 @@ def find(name: str, overload: str) -> Callable | None:
         ATEN_ONLY.get(f"{name}.{overload}")
         or ATEN_ONLY.get(name)
         or FOREACH.get(name)
-        or _as_declared(name, overload)
+        or _declared_overload(name, overload)
         or derivative_function(name, overload)
-        or _with_names(by_name(name), name, overload)
-        or _as_declared(name, overload, public=False)
+        or _call_by_keywords(by_name(name), name, overload)
+        or _declared_overload(name, overload, public=False)
     )
 
 
@@ -108,10 +108,10 @@ def body_of(name: str, overload: str) -> Callable | None:
         return modes.unwatched(function) if hasattr(function, "op") else function
     declared = _declared().get(f"{name}.{overload}") or _declared().get(name)
     if declared is not None:
-        return _as_declared(name, overload, inner=True) if declared[0].kind == "composite" else None
+        return _declared_overload(name, overload, inner=True) if declared[0].kind == "composite" else None
     found = by_name(name)
     op = getattr(found, "op", None)
-    return _with_names(found, name, overload, inner=True) if op is not None and op.kind == "composite" else None
+    return _call_by_keywords(found, name, overload, inner=True) if op is not None and op.kind == "composite" else None
 
 
 @functools.cache
@@ -132,7 +132,7 @@ def made_of_others(core: bool = False) -> list[OpOverload]:
     return found
 
 
-def _with_names(function: Callable | None, name: str, overload: str, inner: bool = False) -> Callable | None:
+def _call_by_keywords(function: Callable | None, name: str, overload: str, inner: bool = False) -> Callable | None:
     """Return a function of the operator's name, called by keywords if its arguments are in other places than those of PyTorch's operator;
     `inner`: so that modes see its parts."""
     op = getattr(function, "op", None)

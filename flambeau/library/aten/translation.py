@@ -40,10 +40,10 @@ def translated(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: 
         kwargs = {k: v for k, v in kwargs.items() if k != "requires_grad"}
     found = NotImplemented
     if kwargs.get("out") is None:
-        found = _as_declared(recorder, op, function, args, kwargs)
+        found = _translate_declared(recorder, op, function, args, kwargs)
         if found is NotImplemented and (not op.aten or op.aten_forms[0].only_names):
-            found = _as_named(recorder, op, function, args, kwargs)
-    return _in_parts(recorder, op, function, args, kwargs) if found is NotImplemented else found
+            found = _translate_by_name(recorder, op, function, args, kwargs)
+    return _translate_parts(recorder, op, function, args, kwargs) if found is NotImplemented else found
 
 
 def _read(recorder: Any, key: str, function: Callable, args: tuple, kwargs: dict) -> Any:
@@ -58,7 +58,7 @@ def _read(recorder: Any, key: str, function: Callable, args: tuple, kwargs: dict
     )
 
 
-def _as_declared(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+def _translate_declared(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
     """Make the call as the record declares; NotImplemented if that has nothing about a call like this one."""
     if op.aten_calls is not None:
         found = op.aten_calls(recorder, *args, **kwargs)
@@ -70,17 +70,17 @@ def _as_declared(recorder: Any, op: Any, function: Callable, args: tuple, kwargs
                 own = {n: v for n, v in op.bind(args, kwargs).items() if n not in op.writes or n in form.mentioned()}
                 schema, values = form.values(own, op.defaults, aten)
                 overload = _overload(schema)
-                found = _followed(recorder, op, overload, function, args, kwargs)
+                found = _translate_body(recorder, op, overload, function, args, kwargs)
                 if found is not NotImplemented:
                     return found
-                result = _called(overload, values)
+                result = _call_overload(overload, values)
                 if schema.index_of("output_mask") is not None:  # gradients that are not wanted
                     return tuple(r for r in result if r is not None)
                 return form.taken(result)
     return NotImplemented
 
 
-def _as_named(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+def _translate_by_name(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
     """Make the call by PyTorch's operator of the same name."""
     written = getattr(function, "__name__", "")  # Python's operators are some of their own in PyTorch: `__and__`
     name = written if written.startswith("__") and overloads_of(written) else op.aten_name if not op.aten else op.name
@@ -101,11 +101,11 @@ def _as_named(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: d
     if op.kind == "pointwise" and schema.index_of("reduction") is not None:
         return NotImplemented
     overload = _overload(schema)
-    found = _followed(recorder, op, overload, function, args, kwargs)
-    return _called(overload, values) if found is NotImplemented else found
+    found = _translate_body(recorder, op, overload, function, args, kwargs)
+    return _call_overload(overload, values) if found is NotImplemented else found
 
 
-def _followed(recorder: Any, op: Any, overload: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+def _translate_body(recorder: Any, op: Any, overload: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
     """Make a call by the calls of its body, because it is a part of the operator whose parts are recorded, or because its gradient is: a
     composite's derivative is that of its parts, and reads their results. NotImplemented for others."""
     if op.kind != "composite":
@@ -130,14 +130,14 @@ def _overload(schema: Schema) -> OpOverload:
     return getattr(getattr(aten, schema.name.removeprefix("aten::")), schema.overload_name or "default")
 
 
-def _called(overload: OpOverload, values: list[Any]) -> Any:
+def _call_overload(overload: OpOverload, values: list[Any]) -> Any:
     positional, named = overload._schema.as_call(values)
     makes = not any(isinstance(value, Tensor) for value in positional)
     result = overload(*positional, **_with_device(named, makes))
     return tuple(result) if type(result) is list else result  # as public functions return several tensors
 
 
-def _in_parts(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+def _translate_parts(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
     """Make the calls of which this one consists."""
     if op.kind == "pointwise" and not op.namespaces:
         found = by_name(op.impl, args)

@@ -42,7 +42,7 @@ def native_group_norm(
     return F.group_norm(x, group, weight, bias, eps), centre, (spread + eps).rsqrt()
 
 
-def _each(value: Any, count: int) -> list[int]:
+def _repeat_setting(value: Any, count: int) -> list[int]:
     values = [value] if isinstance(value, int) else list(value)
     return values * count if len(values) == 1 else values
 
@@ -53,8 +53,8 @@ def avg_pool(
     divisor_override: int | None = None,
 ) -> Tensor:  # fmt: skip
     count = 2 if isinstance(kernel_size, int) or len(kernel_size) < 3 else 3
-    kernel, pads = _each(kernel_size, count), _each(padding, count)
-    steps = _each(stride, count) if stride else kernel
+    kernel, pads = _repeat_setting(kernel_size, count), _repeat_setting(padding, count)
+    steps = _repeat_setting(stride, count) if stride else kernel
     whole: Any = aten.avg_pool2d.default if count == 2 else aten.avg_pool3d.default
     around = [n for p in reversed(pads) for n in (p, p)]
     if divisor_override:
@@ -73,7 +73,7 @@ def _windows(size: int, count: int) -> list[tuple[int, int]]:
     return [(k * size // count, -(-(k + 1) * size // count)) for k in range(count)]
 
 
-def _uneven(x: Tensor, output_size: Any, reduce: Any) -> Tensor:
+def _pool_uneven(x: Tensor, output_size: Any, reduce: Any) -> Tensor:
     """Pool over windows of different sizes, one dimension after the other."""
     for dim, count in zip(range(x.dim() - len(output_size), x.dim()), output_size):
         parts = [x.narrow(dim, a, b - a) for a, b in _windows(x.shape[dim], count)]
@@ -96,7 +96,7 @@ def adaptive_avg_pool(x: Tensor, output_size: Any) -> Tensor:
     if all(n == 1 for n in output_size):
         return getattr(aten, f"adaptive_avg_pool{count}d").default(x, output_size)
     kernel = _even_windows(x, output_size)
-    return getattr(F, f"avg_pool{count}d")(x, kernel, kernel) if kernel else _uneven(x, output_size, flambeau.mean)
+    return getattr(F, f"avg_pool{count}d")(x, kernel, kernel) if kernel else _pool_uneven(x, output_size, flambeau.mean)
 
 
 @made_of(aten.adaptive_max_pool1d, aten.adaptive_max_pool2d, aten.adaptive_max_pool3d)
@@ -112,7 +112,7 @@ def adaptive_max_pool(x: Tensor, output_size: Any) -> Any:
         inside = (..., *(slice(a, b) for a, b in window))
         best = x[inside].reshape(*lead, -1).argmax(-1)
         found.append(aten.index.Tensor(places[inside].reshape(-1), [best]))
-    return _uneven(x, output_size, flambeau.amax), flambeau.stack(found, -1).reshape(*lead, *output_size)
+    return _pool_uneven(x, output_size, flambeau.amax), flambeau.stack(found, -1).reshape(*lead, *output_size)
 
 
 @made_of(aten.convolution, aten._convolution)
@@ -183,7 +183,7 @@ def flash_attention(
 # -- losses -------------------------------------------------------------------------------------------------------------------------
 
 
-def _collected(x: Tensor, reduction: int) -> Tensor:
+def _reduce_loss(x: Tensor, reduction: int) -> Tensor:
     return x if reduction == 0 else x.mean() if reduction == 1 else x.sum()
 
 
@@ -191,7 +191,7 @@ def _collected(x: Tensor, reduction: int) -> Tensor:
 def binary_cross_entropy(x: Tensor, target: Tensor, weight: Any = None, reduction: int = 1) -> Tensor:
     yes, no = (flambeau.log(share).clamp_min(-100) for share in (x, 1 - x))
     made = -(target * yes + (1 - target) * no)
-    return _collected(made if weight is None else made * weight, reduction)
+    return _reduce_loss(made if weight is None else made * weight, reduction)
 
 
 @made_of(aten.cross_entropy_loss)
@@ -205,7 +205,7 @@ def cross_entropy_loss(
     scaled = logs if weight is None else logs * weight.reshape(-1, *[1] * (x.dim() - 2))
     if target.is_floating_point():  # how probable each class is
         share = target * (1 - label_smoothing) + each if label_smoothing else target
-        return _collected(-(scaled * share).sum(dim), reduction)
+        return _reduce_loss(-(scaled * share).sum(dim), reduction)
     hard = aten.nll_loss_nd.default(logs, target, weight, reduction, ignore_index)
     if not label_smoothing:
         return hard

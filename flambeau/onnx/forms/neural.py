@@ -96,7 +96,7 @@ def batch_norm(
         weight, bias = weight if weight is not None else ones, bias if bias is not None else zeros
     own = training and running_mean is not None and g.opset >= 14 and g.training
     if not own and (training or running_mean is None):
-        return _normalised(g, input, weight, bias, eps)
+        return _normalise(g, input, weight, bias, eps)
     extra = {"training_mode_i": int(own)} if g.opset >= 15 or own else {}
     made = g.op(
         "BatchNormalization", input, weight, bias, running_mean, running_var, epsilon_f=eps, momentum_f=1 - momentum,
@@ -106,7 +106,7 @@ def batch_norm(
     return (made, *[g.value(flambeau.empty(0, dtype=input.dtype))] * 2) if name.endswith("no_training") else made
 
 
-def _normalised(g: Builder, x: Value, weight: Value, bias: Value, eps: float) -> Value:
+def _normalise(g: Builder, x: Value, weight: Value, bias: Value, eps: float) -> Value:
     dims = [d for d in range(x.rank) if d != 1]
     off = g.op("Sub", x, g.reduce("ReduceMean", x, dims, True)).known(x.dtype, x.shape)
     square = g.op("Mul", off, off).known(x.dtype, x.shape)

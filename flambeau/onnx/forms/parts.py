@@ -160,7 +160,7 @@ def addmm(x: Tensor, left: Tensor, right: Tensor, *, beta: Any = 1, alpha: Any =
     return (x * beta).expand(left.shape[0], right.shape[1]).clone()  # the product is zero, which engines do not compute
 
 
-def _added(x: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
+def _add_scaled(x: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
     """Return x * beta + product * alpha; with beta = 0, x is ignored even if it is not finite."""
     product = product if alpha == 1 else product * alpha
     return product + (x if beta == 1 else x * beta) if beta else product
@@ -168,12 +168,12 @@ def _added(x: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
 
 @made_of(aten.addmv, aten.baddbmm)
 def baddbmm(x: Tensor, left: Tensor, right: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    return _added(x, left @ right, beta, alpha)
+    return _add_scaled(x, left @ right, beta, alpha)
 
 
 @made_of(aten.addbmm)
 def addbmm(x: Tensor, left: Tensor, right: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    return _added(x, (left @ right).sum(0), beta, alpha)
+    return _add_scaled(x, (left @ right).sum(0), beta, alpha)
 
 
 @made_of(aten.cdist, aten._cdist_forward)
@@ -186,18 +186,18 @@ def trace(x: Tensor) -> Tensor:
     return x.diagonal().sum()
 
 
-def _place_of(best: Any, x: Tensor, dim: int | None, keepdim: bool) -> Tensor:
+def _arg_extreme(best: Any, x: Tensor, dim: int | None, keepdim: bool) -> Tensor:
     return best(x, None).reshape([1] * x.dim()) if keepdim and dim is None else best(x, dim, keepdim)
 
 
 @made_of(aten.argmax)
 def argmax(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    return _place_of(aten.argmax.default, x, dim, keepdim)
+    return _arg_extreme(aten.argmax.default, x, dim, keepdim)
 
 
 @made_of(aten.argmin)
 def argmin(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    return _place_of(aten.argmin.default, x, dim, keepdim)
+    return _arg_extreme(aten.argmin.default, x, dim, keepdim)
 
 
 @made_of(aten.topk)
@@ -209,10 +209,10 @@ def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = 
 
 @made_of(aten.sort)
 def sort(x: Tensor, *args: Any, stable: Any = None, **named: Any) -> tuple[Tensor, Tensor]:
-    return _sorted(x, *args, **named)
+    return _sort(x, *args, **named)
 
 
-def _sorted(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
+def _sort(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
     numbers = x.to(flambeau.int32) if x.dtype == flambeau.bool else x
     values, places = flambeau.topk(numbers, x.shape[dim] if x.dim() else 1, dim, descending)
     return values if values.dtype is x.dtype else values.to(x.dtype), places
@@ -304,10 +304,10 @@ def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> T
     return flat.reshape(x.shape)
 
 
-def _at(x: Tensor, dim: int, index: Tensor, values: Tensor, accumulate: bool = False) -> Tensor:
+def _scatter_at(x: Tensor, dim: int, index: Tensor, values: Tensor, accumulate: bool = False) -> Tensor:
     """Return x with `values` written (or added) at the positions `index` along a dimension."""
     if not x.dim():
-        return _at(x.reshape(1), 0, index, values, accumulate).reshape(())
+        return _scatter_at(x.reshape(1), 0, index, values, accumulate).reshape(())
     places = [*[None] * (dim % x.dim()), index.reshape(-1)]
     return aten.index_put.default(x, places, values, accumulate)
 
@@ -315,17 +315,17 @@ def _at(x: Tensor, dim: int, index: Tensor, values: Tensor, accumulate: bool = F
 @made_of(aten.index_fill)
 def index_fill(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     filling = value if isinstance(value, Tensor) else flambeau.full((), value, dtype=x.dtype)
-    return _at(x, dim, index, filling)
+    return _scatter_at(x, dim, index, filling)
 
 
 @made_of(aten.index_copy)
 def index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    return _at(x, dim, index, source)
+    return _scatter_at(x, dim, index, source)
 
 
 @made_of(aten.index_add)
 def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
-    return _at(x, dim, index, source if alpha == 1 else source * alpha, accumulate=True)
+    return _scatter_at(x, dim, index, source if alpha == 1 else source * alpha, accumulate=True)
 
 
 @made_of(aten.scatter_reduce)

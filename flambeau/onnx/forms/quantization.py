@@ -22,7 +22,7 @@ def _parameters(g: Builder, scale: Any, zero_point: Any, codes: Any, axis: int |
     return made[0], made[1]
 
 
-def _quantized(g: Builder, x: Value, scale: Any, zero_point: Any, codes: Any, axis: int | None) -> Any:
+def _quantize(g: Builder, x: Value, scale: Any, zero_point: Any, codes: Any, axis: int | None) -> Any:
     if axis is not None and g.opset < 13:
         raise NotImplementedError("scales for channels need version 13 of ONNX")
     scale, zero_point = _parameters(g, scale, zero_point, codes, axis)
@@ -32,19 +32,19 @@ def _quantized(g: Builder, x: Value, scale: Any, zero_point: Any, codes: Any, ax
     return made
 
 
-def _dequantized(g: Builder, x: Any) -> Value:
+def _dequantize(g: Builder, x: Any) -> Value:
     scale, zero_point, where = x.levels
     return g.op("DequantizeLinear", x, scale, zero_point, **where).known(flambeau.float32, x.shape)
 
 
 @form(aten.quantize_per_tensor)
 def quantize_per_tensor(g: Builder, self: Value, scale: Any, zero_point: Any, dtype: Any) -> Value:
-    return _quantized(g, self, scale, zero_point, dtype.codes, None)
+    return _quantize(g, self, scale, zero_point, dtype.codes, None)
 
 
 @form(aten.quantize_per_channel)
 def quantize_per_channel(g: Builder, self: Value, scales: Any, zero_points: Any, axis: int, dtype: Any) -> Value:
-    return _quantized(g, self, scales, zero_points, dtype.codes, axis)
+    return _quantize(g, self, scales, zero_points, dtype.codes, axis)
 
 
 @form(aten.dequantize)
@@ -53,34 +53,34 @@ def dequantize(g: Builder, self: Value) -> Value:
         if self.dtype is not None and self.dtype.is_floating_point:
             return g.cast(self, flambeau.float32)
         raise NotImplementedError("dequantize() of a value that was not quantized in the model")
-    return _dequantized(g, self)
+    return _dequantize(g, self)
 
 
-def _rounded(
+def _fake_quantize(
     g: Builder, x: Value, scale: Any, zero_point: Any, quant_min: int, quant_max: int, axis: int | None
 ) -> Value:
     codes = flambeau.uint8 if quant_min >= 0 else flambeau.int8
     limits = np.iinfo(codes.numpy)
     if quant_min < limits.min or quant_max > limits.max:
         raise NotImplementedError(f"rounding to levels from {quant_min} to {quant_max}: ONNX has those of 8 bits")
-    made = _quantized(g, x, scale, zero_point, codes, axis)
+    made = _quantize(g, x, scale, zero_point, codes, axis)
     if (quant_min, quant_max) != (limits.min, limits.max):
         levels = made.levels
         bounds = (g.constant(np.asarray(bound), codes) for bound in (quant_min, quant_max))
         made = g.op("Clip", made, *bounds).known(codes, x.shape)
         made.levels = levels
-    return _dequantized(g, made)
+    return _dequantize(g, made)
 
 
 @form(aten.fake_quantize_per_tensor_affine)
 def fake_quantize_per_tensor_affine(
     g: Builder, self: Value, scale: Any, zero_point: Any, quant_min: int, quant_max: int
 ) -> Value:
-    return _rounded(g, self, scale, zero_point, quant_min, quant_max, None)
+    return _fake_quantize(g, self, scale, zero_point, quant_min, quant_max, None)
 
 
 @form(aten.fake_quantize_per_channel_affine)
 def fake_quantize_per_channel_affine(
     g: Builder, self: Value, scale: Any, zero_point: Any, axis: int, quant_min: int, quant_max: int
 ) -> Value:
-    return _rounded(g, self, scale, zero_point, quant_min, quant_max, axis)
+    return _fake_quantize(g, self, scale, zero_point, quant_min, quant_max, axis)

@@ -10,11 +10,11 @@ from ..builder import Absent, Builder, Value
 from ..registry import aten, form
 from .shapes import cat, permute
 
-_ORDER = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}  # where ONNX's gates stand in PyTorch's weights
+_GATE_ORDER = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}  # where ONNX's gates stand in PyTorch's weights
 
 
 def _gates(g: Builder, weight: Value, kind: str) -> Value:
-    order = _ORDER[kind]
+    order = _GATE_ORDER[kind]
     if len(order) == 1:
         return weight
     size = weight.shape[0] // len(order)
@@ -108,7 +108,7 @@ def pad_packed_sequence(
     return (permute(g, x, [1, 0, *range(2, x.rank)]) if batch_first else x), data.lengths
 
 
-def _zero(state: Value) -> bool:
+def _is_new_zeros(state: Value) -> bool:
     """Return whether a state is a tensor of zeros created for this call, which is ONNX's default."""
     maker = state.producer
     fill = maker.attributes.get("value") if maker is not None and maker.op_type == "ConstantOfShape" else state.constant
@@ -127,7 +127,7 @@ def network(
     options = (list(params), has_biases, num_layers, bidirectional)
     if not isinstance(data, Packed):
         return _run(g, kind, input, states, *options, batch_first, activation)
-    given = None if all(map(_zero, states)) else states
+    given = None if all(map(_is_new_zeros, states)) else states
     sizes = g.cast(data.lengths, flambeau.int32)
     out, *ends = _run(g, kind, data.padded, given, *options, False, activation, sizes, len(states))
     return Packed(out, data.lengths), *ends

@@ -38,7 +38,7 @@ def log_softmax(g: Builder, self: Value, dim: int, dtype: DType | None = None, h
     return _softmax(g, "LogSoftmax", self if dtype is None else g.cast(self, dtype), dim)
 
 
-def _scanned(g: Builder, x: Value, dim: int, starts: list[Value], step: Callable, dtypes: list[Any]) -> list[Value]:
+def _scan(g: Builder, x: Value, dim: int, starts: list[Value], step: Callable, dtypes: list[Any]) -> list[Value]:
     """Add a scan along a dimension: `step(inner, states, element)` returns the next states, then the outputs of each step."""
     inner = g.inner("step")
     for value in (*starts, x):
@@ -72,7 +72,7 @@ def cumprod(g: Builder, self: Value, dim: int, dtype: DType | None = None) -> Va
         product = inner.op("Mul", states[0], element).known(x.dtype, element.shape)
         return [product, product]
 
-    return _scanned(g, x, dim, [_start(g, x, dim, 1, x.dtype)], step, [x.dtype])[0]
+    return _scan(g, x, dim, [_start(g, x, dim, 1, x.dtype)], step, [x.dtype])[0]
 
 
 @form(aten.cummax, aten.cummin, since=12)
@@ -106,7 +106,7 @@ def cummax(g: Builder, self: Value, dim: int, name: str = "") -> tuple[Value, Va
         _start(g, self, dim, 0, flambeau.int64),
         g.constant(0, flambeau.int64),
     ]
-    values, places = _scanned(g, self, dim, starts, step, [self.dtype, flambeau.int64])
+    values, places = _scan(g, self, dim, starts, step, [self.dtype, flambeau.int64])
     return values, places
 
 

@@ -11,7 +11,7 @@ from ..registry import aten, form
 from ..torchlib.calls import promoted
 
 
-def _wrapped(x: Value, dim: int) -> int:
+def _wrap_dim(x: Value, dim: int) -> int:
     return dim % max(x.rank or 0, 1)
 
 
@@ -20,7 +20,7 @@ def squeeze(g: Builder, self: Value, dim: Any = None, described: Any = None) -> 
     if self.rank is None:
         return g.squeeze(self, None if dim is None else [dim] if isinstance(dim, int) else list(dim))
     dims = range(self.rank) if dim is None else [dim] if isinstance(dim, int) else dim
-    dims = [_wrapped(self, d) for d in dims]
+    dims = [_wrap_dim(self, d) for d in dims]
     ones = [d for d in dims if self.rank and self.shape[d] == 1]
     if described is not None and described.shape is not None and self.rank - len(ones) > len(described.shape):
         # Sizes that may change were one when the model ran: the file takes no others there.
@@ -32,7 +32,7 @@ def squeeze(g: Builder, self: Value, dim: Any = None, described: Any = None) -> 
 
 
 def permute(g: Builder, self: Value, dims: Any) -> Value:
-    order = [_wrapped(self, d) for d in dims]
+    order = [_wrap_dim(self, d) for d in dims]
     if not order:
         return self
     shape = None if self.shape is None else [self.shape[d] for d in order]
@@ -42,7 +42,7 @@ def permute(g: Builder, self: Value, dims: Any) -> Value:
 def cat(g: Builder, tensors: list[Value], dim: int = 0) -> Value:
     parts = [p for p in tensors if not (p.rank == 1 and p.shape[0] == 0 and any((q.rank or 0) > 1 for q in tensors))]
     dtype = promoted(*parts) if len(parts) > 1 else parts[0].dtype
-    dim = _wrapped(parts[0], dim)
+    dim = _wrap_dim(parts[0], dim)
     parts = [g.cast(p, dtype) for p in parts]
     shape = None
     if all(p.shape is not None for p in parts):
@@ -52,7 +52,7 @@ def cat(g: Builder, tensors: list[Value], dim: int = 0) -> Value:
     return g.op("Concat", *parts, axis_i=dim).known(dtype, shape)
 
 
-def _cut(g: Builder, x: Value, sizes: list[Any], dim: int) -> list[Value]:
+def _split(g: Builder, x: Value, sizes: list[Any], dim: int) -> list[Value]:
     """Split a tensor along a dimension into parts of these sizes."""
     if not all(isinstance(n, int) for n in sizes):
         made, start = [], 0
@@ -72,7 +72,7 @@ def _cut(g: Builder, x: Value, sizes: list[Any], dim: int) -> list[Value]:
     return [value.known(x.dtype, shape) for value, shape in zip(out, shapes)]
 
 
-def _fixed(x: Value, dim: int, what: str) -> int:
+def _fixed_size(x: Value, dim: int, what: str) -> int:
     size = x.shape[dim] if x.shape is not None else None
     if not isinstance(size, int):
         raise NotImplementedError(f"{what} along a dimension whose size changes")
@@ -81,19 +81,19 @@ def _fixed(x: Value, dim: int, what: str) -> int:
 
 @form(aten.split, aten.unsafe_split, aten.split_with_sizes, aten.unsafe_split_with_sizes, aten.split_with_sizes_copy)
 def split(g: Builder, self: Value, split_size: Any = None, split_sizes: Any = None, dim: int = 0) -> list[Value]:
-    dim = _wrapped(self, dim)
+    dim = _wrap_dim(self, dim)
     sizes = split_sizes if split_sizes is not None else split_size
     if isinstance(sizes, int):
-        total = _fixed(self, dim, "split")
+        total = _fixed_size(self, dim, "split")
         sizes = [min(sizes, total - at) for at in range(0, total, sizes)] or [0]
-    return _cut(g, self, list(sizes), dim)
+    return _split(g, self, list(sizes), dim)
 
 
 @form(aten.unbind, aten.unbind_copy)
 def unbind(g: Builder, self: Value, dim: int = 0) -> list[Value]:
-    dim = _wrapped(self, dim)
-    count = _fixed(self, dim, "unbind")
-    return [g.squeeze(p, [dim]) for p in (_cut(g, self, [1] * count, dim) if count != 1 else [self])]
+    dim = _wrap_dim(self, dim)
+    count = _fixed_size(self, dim, "unbind")
+    return [g.squeeze(p, [dim]) for p in (_split(g, self, [1] * count, dim) if count != 1 else [self])]
 
 
 # -- sizes as values ------------------------------------------------------------------------------------------------------------------

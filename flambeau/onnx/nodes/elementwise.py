@@ -22,14 +22,14 @@ OF_ONE: dict[str, Callable[[Tensor], Tensor]] = {
     "Not": flambeau.logical_not, "BitwiseNot": flambeau.bitwise_not,
     "Softplus": F.softplus, "Softsign": F.softsign, "HardSwish": F.hardswish, "Mish": F.mish,
 }  # fmt: skip
-_TWO = {
+_BINARY = {
     "Sub": flambeau.sub, "Mul": flambeau.mul, "And": flambeau.logical_and, "Or": flambeau.logical_or, "Xor": flambeau.logical_xor,
     "Equal": flambeau.eq, "Less": flambeau.lt, "LessOrEqual": flambeau.le, "Greater": flambeau.gt, "GreaterOrEqual": flambeau.ge,
     "BitwiseAnd": flambeau.bitwise_and, "BitwiseOr": flambeau.bitwise_or, "BitwiseXor": flambeau.bitwise_xor, "MatMul": flambeau.matmul,
 }  # fmt: skip
 
 
-def _plain(name: str, function: Callable, count: int) -> None:
+def _declare_plain(name: str, function: Callable, count: int) -> None:
     def one(call: Call, x: Tensor) -> Tensor:
         return function(x)
 
@@ -49,9 +49,9 @@ def aligned(a: Tensor, b: Tensor, axis: int | None, broadcast: int = 1) -> tuple
     return a, b
 
 
-for _count, _functions in ((1, OF_ONE), (2, _TWO)):
+for _count, _functions in ((1, OF_ONE), (2, _BINARY)):
     for _name, _function in _functions.items():
-        _plain(_name, _function, _count)
+        _declare_plain(_name, _function, _count)
 
 
 @node("Identity")
@@ -94,15 +94,15 @@ def bit_shift(call: Call, a: Tensor, b: Tensor, direction: str) -> Tensor:
     return made.to(a.dtype)
 
 
-def _folded(name: str, function: Callable) -> None:
+def _declare_folded(name: str, function: Callable) -> None:
     @node(name)
     def run(call: Call, *values: Tensor) -> Tensor:
         return functools.reduce(function, values)
 
 
-_folded("Sum", flambeau.add)
-_folded("Max", flambeau.maximum)
-_folded("Min", flambeau.minimum)
+_declare_folded("Sum", flambeau.add)
+_declare_folded("Max", flambeau.maximum)
+_declare_folded("Min", flambeau.minimum)
 
 
 @node("Mean")
@@ -204,7 +204,7 @@ def gelu(call: Call, x: Tensor, approximate: str = "none") -> Tensor:
     return F.gelu(x, approximate=approximate)
 
 
-def _over(call: Call, x: Tensor, axis: int | None, function: Callable) -> Tensor:
+def _apply_along(call: Call, x: Tensor, axis: int | None, function: Callable) -> Tensor:
     """Apply `function` along one axis; before opset 13, over that axis and all later ones, flattened."""
     if call.opset >= 13:
         return function(x, -1 if axis is None else axis)
@@ -214,12 +214,12 @@ def _over(call: Call, x: Tensor, axis: int | None, function: Callable) -> Tensor
 
 @node("Softmax")
 def softmax(call: Call, x: Tensor, axis: int | None = None) -> Tensor:
-    return _over(call, x, axis, lambda y, a: flambeau.softmax(y, a))
+    return _apply_along(call, x, axis, lambda y, a: flambeau.softmax(y, a))
 
 
 @node("LogSoftmax")
 def log_softmax(call: Call, x: Tensor, axis: int | None = None) -> Tensor:
-    return _over(call, x, axis, lambda y, a: flambeau.log_softmax(y, a))
+    return _apply_along(call, x, axis, lambda y, a: flambeau.log_softmax(y, a))
 
 
 @node("Hardmax")
@@ -227,7 +227,7 @@ def hardmax(call: Call, x: Tensor, axis: int | None = None) -> Tensor:
     def best(y: Tensor, a: int) -> Tensor:
         return flambeau.zeros_like(y).scatter(a, y.argmax(a, keepdim=True), 1)
 
-    return _over(call, x, axis, best)
+    return _apply_along(call, x, axis, best)
 
 
 @node("Dropout")

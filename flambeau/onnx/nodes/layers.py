@@ -221,7 +221,7 @@ def conv_integer(call: Call, x: Tensor, w: Tensor, x_zero: Any = None, w_zero: A
     return conv(call, left, right, **window).round().to(flambeau.int32)
 
 
-def _shaped(value: Any, like: Tensor, axis: int, block: int = 0) -> Any:
+def _shape_scale(value: Any, like: Tensor, axis: int, block: int = 0) -> Any:
     """Return a scale in a shape that broadcasts: one for the whole tensor, one per entry of an axis, or one per block of it."""
     if value is None or value.numel() == 1 and value.dim() <= 1:
         return value if value is None else value.reshape(())
@@ -236,8 +236,8 @@ def quantize_linear(
     precision: int = 0,
 ) -> Tensor:  # fmt: skip
     dtype = zero.dtype if zero is not None else DTYPE[output_dtype] if output_dtype else flambeau.uint8
-    point = _shaped(zero, x, axis, block_size)
-    ratio = x.float() / _shaped(scale, x, axis, block_size).float()
+    point = _shape_scale(zero, x, axis, block_size)
+    ratio = x.float() / _shape_scale(scale, x, axis, block_size).float()
     if dtype.is_floating_point:
         return cast(call, ratio, NUMBER[dtype], saturate)
     made = flambeau.round(ratio) + (0 if point is None else point.float())
@@ -250,9 +250,9 @@ def quantize_linear(
 def dequantize_linear(
     call: Call, x: Tensor, scale: Tensor, zero: Any = None, axis: int = 1, block_size: int = 0, output_dtype: int = 0
 ) -> Tensor:
-    point = _shaped(zero, x, axis, block_size)
+    point = _shape_scale(zero, x, axis, block_size)
     off = _real(x) - (0 if point is None else _real(point))
-    return (off * _shaped(scale, x, axis, block_size).float()).to(scale.dtype)
+    return (off * _shape_scale(scale, x, axis, block_size).float()).to(scale.dtype)
 
 
 def _real(x: Tensor) -> Tensor:
@@ -379,7 +379,7 @@ def non_max_suppression(
     for b in range(boxes.shape[0]):
         corners = _corners(boxes[b].numpy().astype(np.float64), center_point_box)
         for c in range(scores.shape[1]):
-            found += [[b, c, i] for i in _suppressed(corners, scores[b, c].numpy(), most, overlap, lowest)]
+            found += [[b, c, i] for i in _suppress(corners, scores[b, c].numpy(), most, overlap, lowest)]
     return flambeau.tensor(found, dtype=flambeau.int64).reshape(-1, 3)
 
 
@@ -391,7 +391,7 @@ def _corners(boxes: np.ndarray, center: int) -> np.ndarray:
     return np.concatenate([np.minimum(a, b), np.maximum(a, b)], 1)
 
 
-def _suppressed(boxes: np.ndarray, scores: np.ndarray, most: int, overlap: float, lowest: float | None) -> list[int]:
+def _suppress(boxes: np.ndarray, scores: np.ndarray, most: int, overlap: float, lowest: float | None) -> list[int]:
     area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
     kept: list[int] = []
     for i in np.argsort(-scores, kind="stable"):

@@ -80,7 +80,7 @@ def _run(
     return (y, *ends)
 
 
-def _prepared(x: Tensor, layout: int, w: Tensor, hidden: int, *states: Any) -> tuple[Tensor, list[Tensor]]:
+def _prepare(x: Tensor, layout: int, w: Tensor, hidden: int, *states: Any) -> tuple[Tensor, list[Tensor]]:
     x = x.transpose(0, 1) if layout else x
     zero = x.new_zeros(w.shape[0], x.shape[1], hidden)
     return x, [zero if s is None else s.transpose(0, 1) if layout else s for s in states]
@@ -96,7 +96,7 @@ def _biases(b: Any, w: Tensor, direction: int) -> tuple[Tensor, Tensor]:
 _ORDER = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2)}
 
 
-def _at_once(kind: str, x: Tensor, w: Tensor, r: Tensor, b: Any, states: list[Tensor]) -> tuple:
+def _run_layer(kind: str, x: Tensor, w: Tensor, r: Tensor, b: Any, states: list[Tensor]) -> tuple:
     """Run a layer in one call of PyTorch's counterpart."""
 
     def turned(rows: Tensor) -> Tensor:
@@ -124,7 +124,7 @@ def rnn(
     hidden_size: int = 0, layout: int = 0, **given: Any,
 ) -> tuple:  # fmt: skip
     layer = _Layer(call, ["Tanh"], given, w.shape[0])
-    x, states = _prepared(x, layout, w, r.shape[-1], h0)
+    x, states = _prepare(x, layout, w, r.shape[-1], h0)
 
     def step(d: int, x_t: Tensor, now: list[Tensor]) -> list[Tensor]:
         wb, rb = _biases(b, w, d)
@@ -139,9 +139,9 @@ def gru(
     hidden_size: int = 0, layout: int = 0, linear_before_reset: int = 0, **given: Any,
 ) -> tuple:  # fmt: skip
     layer = _Layer(call, ["Sigmoid", "Tanh"], given, w.shape[0])
-    x, states = _prepared(x, layout, w, r.shape[-1], h0)
+    x, states = _prepare(x, layout, w, r.shape[-1], h0)
     if linear_before_reset and _is_plain(direction, lengths, layout, given):
-        return _at_once("GRU", x, w, r, b, states)
+        return _run_layer("GRU", x, w, r, b, states)
     n = r.shape[-1]
 
     def step(d: int, x_t: Tensor, now: list[Tensor]) -> list[Tensor]:
@@ -166,9 +166,9 @@ def lstm(
     direction: str = "forward", hidden_size: int = 0, input_forget: int = 0, layout: int = 0, **given: Any,
 ) -> tuple:  # fmt: skip
     layer = _Layer(call, ["Sigmoid", "Tanh", "Tanh"], given, w.shape[0])
-    x, states = _prepared(x, layout, w, r.shape[-1], h0, c0)
+    x, states = _prepare(x, layout, w, r.shape[-1], h0, c0)
     if p is None and not input_forget and _is_plain(direction, lengths, layout, given):
-        return _at_once("LSTM", x, w, r, b, states)
+        return _run_layer("LSTM", x, w, r, b, states)
 
     def step(d: int, x_t: Tensor, now: list[Tensor]) -> list[Tensor]:
         h, c = now

@@ -42,7 +42,7 @@ def resized(
     return x
 
 
-def _origin(i: int, n_in: int, n_out: int, factor: float, region: tuple[float, float], where: str) -> float:
+def _input_coordinate(i: int, n_in: int, n_out: int, factor: float, region: tuple[float, float], where: str) -> float:
     """Return the coordinate in the input that output element `i` is read from, by ONNX's coordinate transformation mode."""
     if where == "align_corners":
         return i * (n_in - 1) / (n_out - 1) if n_out != 1 else 0.0
@@ -63,7 +63,7 @@ def _origin(i: int, n_in: int, n_out: int, factor: float, region: tuple[float, f
     return (i + 0.5) / factor - 0.5
 
 
-def _curve(t: np.ndarray, mode: str, a: float) -> np.ndarray:
+def _cubic_kernel(t: np.ndarray, mode: str, a: float) -> np.ndarray:
     t = np.abs(t)
     if mode == "linear":
         return np.maximum(1 - t, 0)
@@ -92,7 +92,7 @@ def _weights(
     shrink = min(factor, 1.0) if antialias else 1.0
     reach = (1 if mode == "linear" else 2) / shrink
     for i in range(n_out):
-        at = _origin(i, n_in, n_out, factor, region, where)
+        at = _input_coordinate(i, n_in, n_out, factor, region, where)
         lost[i] = where == "tf_crop_and_resize" and not 0 <= at <= n_in - 1
         if mode == "nearest":
             made[i, min(max(_nearest(at, rule), 0), n_in - 1)] = 1
@@ -100,7 +100,7 @@ def _weights(
         low = math.floor(at - reach) + 1 if shrink < 1 else math.floor(at) - (0 if mode == "linear" else 1)
         high = math.ceil(at + reach) if shrink < 1 else low + (2 if mode == "linear" else 4)
         places = np.arange(low, high)
-        weights = _curve((places - at) * shrink, mode, a)
+        weights = _cubic_kernel((places - at) * shrink, mode, a)
         if exclude or shrink < 1:
             weights = np.where((places < 0) | (places >= n_in), 0 if exclude else weights, weights)
         if exclude or shrink < 1:

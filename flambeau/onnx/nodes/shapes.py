@@ -131,20 +131,20 @@ def slice_(
 def gather(call: Call, x: Any, places: Tensor, axis: int = 0) -> Any:
     if not isinstance(x, Tensor):
         return np.take(x, places.numpy(), axis)
-    places = _counted(places, x.shape[axis])
+    places = _count_from_start(places, x.shape[axis])
     made = x.index_select(axis, places.reshape(-1))
     axis %= max(x.dim(), 1)
     return made.reshape([*x.shape[:axis], *places.shape, *x.shape[axis + 1 :]])
 
 
-def _counted(places: Tensor, size: int) -> Tensor:
+def _count_from_start(places: Tensor, size: int) -> Tensor:
     places = places.to(flambeau.int64)
     return flambeau.where(places < 0, places + size, places)
 
 
 @node("GatherElements")
 def gather_elements(call: Call, x: Tensor, places: Tensor, axis: int = 0) -> Tensor:
-    return x.gather(axis, _counted(places, x.shape[axis]))
+    return x.gather(axis, _count_from_start(places, x.shape[axis]))
 
 
 @node("GatherND")
@@ -164,7 +164,7 @@ _REDUCE = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
 
 @node("Scatter", "ScatterElements")
 def scatter(call: Call, x: Tensor, places: Tensor, updates: Tensor, axis: int = 0, reduction: str = "none") -> Tensor:
-    places = _counted(places, x.shape[axis])
+    places = _count_from_start(places, x.shape[axis])
     if reduction == "none":
         return x.scatter(axis, places, updates)
     return x.scatter_reduce(axis, places, updates, _REDUCE[reduction])
@@ -172,7 +172,7 @@ def scatter(call: Call, x: Tensor, places: Tensor, updates: Tensor, axis: int = 
 
 @node("ScatterND")
 def scatter_nd(call: Call, x: Tensor, places: Tensor, updates: Tensor, reduction: str = "none") -> Tensor:
-    index = tuple(_counted(p, s) for p, s in zip(places.unbind(-1), x.shape))
+    index = tuple(_count_from_start(p, s) for p, s in zip(places.unbind(-1), x.shape))
     if reduction in ("none", "add"):
         return x.index_put(index, updates, accumulate=reduction == "add")
     made = x.clone()
@@ -219,11 +219,11 @@ def pad(
     dims = list(range(x.dim())) if axes is None else [a % x.dim() for a in numbers(axes)]
     half = len(listed) // 2
     for d, before, after in zip(dims, listed[:half], listed[half:]):
-        x = _padded(x, d, before, after, mode, number)
+        x = _pad_dim(x, d, before, after, mode, number)
     return x
 
 
-def _padded(x: Tensor, dim: int, before: int, after: int, mode: str, fill: Any) -> Tensor:
+def _pad_dim(x: Tensor, dim: int, before: int, after: int, mode: str, fill: Any) -> Tensor:
     n = x.shape[dim]
     if before < 0 or after < 0:
         x = x.narrow(dim, max(-before, 0), n - max(-before, 0) - max(-after, 0))
@@ -313,7 +313,7 @@ def reverse_sequence(call: Call, x: Tensor, lengths: Tensor, batch_axis: int = 1
 # -- random ----------------------------------------------------------------------------------------------------------------------------
 
 
-def _seeded(seed: Any) -> Any:
+def _generator(seed: Any) -> Any:
     return None if seed is None else flambeau.Generator().manual_seed(int(seed))
 
 
@@ -321,14 +321,14 @@ def _seeded(seed: Any) -> Any:
 def random_uniform(
     call: Call, shape: Any, dtype: int = 1, low: float = 0.0, high: float = 1.0, seed: Any = None
 ) -> Tensor:
-    return flambeau.rand(list(shape), generator=_seeded(seed)).to(DTYPE[dtype]) * (high - low) + low
+    return flambeau.rand(list(shape), generator=_generator(seed)).to(DTYPE[dtype]) * (high - low) + low
 
 
 @node("RandomNormal")
 def random_normal(
     call: Call, shape: Any, dtype: int = 1, mean: float = 0.0, scale: float = 1.0, seed: Any = None
 ) -> Tensor:
-    return flambeau.randn(list(shape), generator=_seeded(seed)).to(DTYPE[dtype]) * scale + mean
+    return flambeau.randn(list(shape), generator=_generator(seed)).to(DTYPE[dtype]) * scale + mean
 
 
 @node("RandomUniformLike")
@@ -343,9 +343,9 @@ def random_normal_like(call: Call, x: Tensor, dtype: int | None = None, **rest: 
 
 @node("Bernoulli")
 def bernoulli(call: Call, x: Tensor, dtype: int | None = None, seed: Any = None) -> Tensor:
-    return flambeau.bernoulli(x, generator=_seeded(seed)).to(x.dtype if dtype is None else DTYPE[dtype])
+    return flambeau.bernoulli(x, generator=_generator(seed)).to(x.dtype if dtype is None else DTYPE[dtype])
 
 
 @node("Multinomial")
 def multinomial(call: Call, x: Tensor, dtype: int = 6, sample_size: int = 1, seed: Any = None) -> Tensor:
-    return flambeau.multinomial(flambeau.exp(x), sample_size, True, generator=_seeded(seed)).to(DTYPE[dtype])
+    return flambeau.multinomial(flambeau.exp(x), sample_size, True, generator=_generator(seed)).to(DTYPE[dtype])

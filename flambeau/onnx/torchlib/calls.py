@@ -35,8 +35,8 @@ def call(g: Builder, function: Callable, schema: Any, arguments: dict[str, Any],
     if _complex(arguments, result):
         raise NotImplementedError("complex numbers")
     wanted = _parameters(function)
-    arguments = _promoted(g, schema, arguments, record, result, wanted)
-    given = _bound(function, schema, arguments)
+    arguments = _promote_operands(g, schema, arguments, record, result, wanted)
+    given = _bind_arguments(function, schema, arguments)
     with writing(g):
         try:
             return plain(function(**given))
@@ -44,7 +44,7 @@ def call(g: Builder, function: Callable, schema: Any, arguments: dict[str, Any],
             raise NotImplementedError(f"torchlib's function: {type(error).__name__}: {error}") from error
 
 
-def _bound(function: Callable, schema: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+def _bind_arguments(function: Callable, schema: Any, arguments: dict[str, Any]) -> dict[str, Any]:
     """Bind arguments to a function's parameters: by position, and keyword-only ones by name. An argument that the function does not take,
     or never reads, must have the schema's default."""
     wanted, read = _parameters(function), _read(function)
@@ -88,12 +88,12 @@ def _complex(arguments: dict[str, Any], result: Any) -> bool:
     return any(getattr(getattr(thing, "dtype", None), "is_complex", False) for thing in things)
 
 
-def _promoted(
+def _promote_operands(
     g: Builder, schema: Any, arguments: dict[str, Any], record: Any, result: Any, wanted: dict[str, Any]
 ) -> dict[str, Any]:
     """Convert arguments that share a type variable in torchlib to one dtype: that in which the operator computes."""
     variables = dict(
-        zip((a.name for a in schema.arguments if not a.kwarg_only), (_variable(p) for p in wanted.values()))
+        zip((a.name for a in schema.arguments if not a.kwarg_only), (_type_variable(p) for p in wanted.values()))
     )
     changed = dict(arguments)
     for variable in dict.fromkeys(filter(None, variables.values())):
@@ -105,12 +105,12 @@ def _promoted(
             numbers = [
                 v for k, v in arguments.items() if k not in group and isinstance(v, (int, float)) and k in _NUMBERS
             ]
-            compute = _widened(promoted(*group.values(), *numbers), variable, record, result)
+            compute = _widened_dtype(promoted(*group.values(), *numbers), variable, record, result)
         changed.update((key, g.number(thing, compute)) for key, thing in group.items())
     return changed
 
 
-def _widened(compute: DType, variable: str, record: Any, result: Any) -> DType:
+def _widened_dtype(compute: DType, variable: str, record: Any, result: Any) -> DType:
     """Return the dtype to convert integer operands to, if the result has another: torchlib's functions convert too late, or not at all."""
     wanted = getattr(result, "dtype", None)
     if compute.is_floating_point or wanted is None or wanted == flambeau.bool or variable.startswith("TInt"):
@@ -122,7 +122,7 @@ _OPERANDS = (Value, int, float)
 _NUMBERS = ("other", "exponent", "min", "max")  # the operands that torchlib takes as Python numbers
 
 
-def _variable(parameter: inspect.Parameter) -> str:
+def _type_variable(parameter: inspect.Parameter) -> str:
     """Return the type variable of a parameter's annotation, or "" if it has none."""
     text = str(parameter.annotation).removeprefix("Optional[").removesuffix("]")
     return text if text.startswith("T") and not text.startswith("Tensor") else ""

@@ -145,7 +145,7 @@ class Opset:
     def __getattr__(self, kind: str) -> Callable[..., Any]:
         if kind.startswith("_"):
             raise AttributeError(kind)
-        own = _SHORTER.get(kind)
+        own = _SPECIAL_WRITERS.get(kind)
         made = functools.partial(own or _write, *(() if own else (kind,)))
         setattr(self, kind, made)
         return made
@@ -158,33 +158,33 @@ def _write(kind: str, *args: Any, **named: Any) -> Any:
     """Add a node. Numbers among its inputs get the dtype of the inputs that share their type variable."""
     g = _builder.get()
     schema = schema_of(kind, WRITTEN_FOR)
-    inputs, attributes = _sorted_out(schema, args, named)
+    inputs, attributes = _split_arguments(schema, args, named)
     kinds = _dtypes(schema, inputs)
     values = [_value(g, thing, kinds.get(declared.type_str)) for declared, thing in inputs]
-    short = _shortened(kind, values)
+    short = _skip_node(kind, values)
     if short is not None:
         return operand(short)
     count = _outputs(schema, args, attributes)
     there = schema_of(kind, g.opset)
     if there.since_version != schema.since_version:
-        values, attributes = _in_version(there, schema, values, attributes)
+        values, attributes = _convert_version(there, schema, values, attributes)
     _check_dtypes(there, values)
     made = g.op(kind, *values, outputs=count, **_attributes(there, attributes))
     results = made if isinstance(made, tuple) else (made,)
     for i, result in enumerate(results):
         result.dtype = _result_dtype(schema, i, kinds, attributes)
-    if count == 1 and kind not in _DRAWS:
+    if count == 1 and kind not in _RANDOM_NODES:
         found = computed(made.producer, g.opset)
         return operand(made if found is None else g._constant(found))
     return operand(made)
 
 
-_DRAWS = (
+_RANDOM_NODES = (
     "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout",
 )  # fmt: skip
 
 
-def _shortened(kind: str, values: list[Any]) -> Value | None:
+def _skip_node(kind: str, values: list[Any]) -> Value | None:
     """Return the input of a node that has no effect (a product with 1, a rounded integer), or None if the node is needed."""
     if kind in ("Mul", "Div") and values[1].constant is not None and values[1].rank == 0 and values[1].constant == 1:
         return values[0]
@@ -195,7 +195,7 @@ def _shortened(kind: str, values: list[Any]) -> Value | None:
     return None
 
 
-def _sorted_out(schema: Any, args: tuple, named: dict[str, Any]) -> tuple[list[tuple[Any, Any]], dict[str, Any]]:
+def _split_arguments(schema: Any, args: tuple, named: dict[str, Any]) -> tuple[list[tuple[Any, Any]], dict[str, Any]]:
     """Sort arguments into inputs, with their declarations, and attributes."""
     declared = list(schema.inputs)
     while declared and len(declared) < len(args):  # the last one stands for many
@@ -232,7 +232,7 @@ def _value(g: Builder, thing: Any, dtype: DType | None) -> Any:
     return g.constant(thing, dtype) if dtype is not None else g.value(thing)
 
 
-def _in_version(there: Any, schema: Any, values: list[Any], attributes: dict[str, Any]) -> tuple[list, dict]:
+def _convert_version(there: Any, schema: Any, values: list[Any], attributes: dict[str, Any]) -> tuple[list, dict]:
     """Convert a node's inputs and attributes to another version: inputs that are attributes there become attributes."""
     known = {one.name for one in there.inputs}
     many = bool(there.inputs) and there.inputs[-1].option == there.inputs[-1].option.Variadic
@@ -251,13 +251,13 @@ def _in_version(there: Any, schema: Any, values: list[Any], attributes: dict[str
     for name, given in list(moved.items()):
         if name in there.attributes:
             continue
-        if not _needless(schema, name, given):
+        if not _is_omissible(schema, name, given):
             raise NotImplementedError(f"{there.name} with {name}={given!r} needs another opset")
         del moved[name]
     return kept, moved
 
 
-def _needless(schema: Any, name: str, given: Any) -> bool:
+def _is_omissible(schema: Any, name: str, given: Any) -> bool:
     """Return whether an attribute can be left out for an older version: it has its default value, or repeats what is known."""
     if (schema.name, name) in (("Split", "num_outputs"), ("Reshape", "allowzero")):
         return True
@@ -409,7 +409,7 @@ def _concat_from_sequence(parts: Any, axis: int, new_axis: int = 0) -> Any:
     return operand(g.op("Concat", *values, axis_i=axis).known(values[0].dtype, None))
 
 
-def _arranged(kind: str, x: Any, *sizes: Any, **named: Any) -> Any:
+def _write_rearrangement(kind: str, x: Any, *sizes: Any, **named: Any) -> Any:
     """Write Reshape, Unsqueeze, Squeeze or Expand with constant sizes by the builder, so that shapes stay known."""
     g, value = _builder.get(), _builder.get().value(plain(x))
     given = sizes[0] if sizes else named.pop("axes", named.pop("shape", None))
@@ -441,12 +441,12 @@ def _numbers(given: Any) -> list[int] | None:
     return None
 
 
-_SHORTER: dict[str, Callable[..., Any]] = {
+_SPECIAL_WRITERS: dict[str, Callable[..., Any]] = {
     "Constant": _constant, "Shape": _shape, "Size": _size, "Cast": _cast, "CastLike": _cast_like, "Identity": _identity,
     "ConcatFromSequence": _concat_from_sequence, "BitwiseNot": _bitwise_not,
     **{kind: functools.partial(_of_floats, kind) for kind in ("IsNaN", "IsInf")},
     "Clip": _clip, "Pow": _pow, **{kind: functools.partial(_extreme, kind) for kind in ("Max", "Min")},
     **{kind: functools.partial(_not, kind) for kind in ("GreaterOrEqual", "LessOrEqual")},
-    **{kind: functools.partial(_arranged, kind) for kind in ("Reshape", "Unsqueeze", "Squeeze", "Expand")},
+    **{kind: functools.partial(_write_rearrangement, kind) for kind in ("Reshape", "Unsqueeze", "Squeeze", "Expand")},
 }  # fmt: skip
-REWRITTEN = frozenset(_SHORTER)  # operators that need no version of their own
+REWRITTEN = frozenset(_SPECIAL_WRITERS)  # operators that need no version of their own

@@ -12,7 +12,7 @@ from ..builder import OnnxGraph, OnnxNode, Value
 from ..dtypes import NUMBER
 from ..serialize import node_proto, onnx_package, tensor_proto
 
-_ENOUGH = 1 << 10  # elements: constants with more say nothing of a shape
+_MAX_SIZE = 1 << 10  # elements: constants with more say nothing of a shape
 
 
 @functools.cache
@@ -61,7 +61,7 @@ def find_shape(value: Value, version: int) -> None:
         return
     types = {names[id(v)]: _type_proto(v, onnx) for v in held}
     data = {
-        names[id(v)]: tensor_proto(v.constant) for v in held if v.constant is not None and v.constant.size <= _ENOUGH
+        names[id(v)]: tensor_proto(v.constant) for v in held if v.constant is not None and v.constant.size <= _MAX_SIZE
     }
     proto = node_proto(node, onnx)
     proto.input[:] = ["" if v is None else names[id(v)] for v in node.inputs]
@@ -85,12 +85,12 @@ def computed(node: OnnxNode, version: int) -> np.ndarray | None:
     arrays: list[Any] = [None if v is None else v.constant for v in node.inputs]
     if not arrays or any(a is None and v is not None for a, v in zip(arrays, node.inputs)):
         return None
-    if any(a is not None and (a.size > _ENOUGH or a.dtype.kind not in "biuf") for a in arrays):
+    if any(a is not None and (a.size > _MAX_SIZE or a.dtype.kind not in "biuf") for a in arrays):
         return None
-    if node.op_type in _LARGE or node.op_type in _SIZED and np.prod(arrays[-1]) > _ENOUGH:
+    if node.op_type in _LARGE or node.op_type in _SIZED and np.prod(arrays[-1]) > _MAX_SIZE:
         return None
     found = evaluated(node, arrays, version)
-    return found if found.size <= _ENOUGH else None
+    return found if found.size <= _MAX_SIZE else None
 
 
 def evaluated(node: OnnxNode, arrays: list[Any], version: int) -> np.ndarray:

@@ -62,9 +62,9 @@ def _scan(combine: Callable, xs: list) -> list:
         before = [y[: (n - 1) // 2] for y in odd]
         rest = combine(before, [x[2::2] for x in xs])
         even = [flambeau.cat([head, tail]) for head, tail in zip(even, rest)]
-    return [_interleaved(a, b) for a, b in zip(even, odd)]
+    return [_interleave(a, b) for a, b in zip(even, odd)]
 
 
-def _interleaved(even: Tensor, odd: Tensor) -> Tensor:
+def _interleave(even: Tensor, odd: Tensor) -> Tensor:
     both = flambeau.stack([even[: odd.shape[0]], odd], dim=1).flatten(0, 1)
     return both if even.shape[0] == odd.shape[0] else flambeau.cat([both, even[-1:]])
