@@ -92,10 +92,10 @@ class Merger:
         for nodes in zip(*rows):
             self._shapes(list(nodes))
             if nodes[0].op == "call_function":
-                args = self._merge([n.args for n in nodes], nodes[0])
-                kwargs = self._merge([n.kwargs for n in nodes], nodes[0])
+                args = self._merge_values([n.args for n in nodes], nodes[0])
+                kwargs = self._merge_values([n.kwargs for n in nodes], nodes[0])
                 changes.append((nodes[0], args, kwargs))
-        self._merged([row[-1].args for row in rows], rows[0][-1])
+        self._merge_values([row[-1].args for row in rows], rows[0][-1])
         for name, branch in self.traces[0].pieces.items():
             _BranchMerger([t.pieces[name] for t in self.traces], self)._merge()
             branch.recompile()
@@ -139,7 +139,7 @@ class Merger:
 
     def _merge_outputs(self, nodes: list[Node]) -> None:
         """Make the sizes that the program returns symbolic."""
-        merged = self._merge([n.args for n in nodes], nodes[0])
+        merged = self._merge_values([n.args for n in nodes], nodes[0])
         for position, value in enumerate(merged[0]):
             if isinstance(value, Expression):
                 spec = self.traces[0].signature.output_specs[position]
@@ -176,15 +176,15 @@ class Merger:
                 raise _Ambiguous(run)
         return fit[0]
 
-    def _merge(self, values: list[Any], node: Node) -> Any:
+    def _merge_values(self, values: list[Any], node: Node) -> Any:
         first = values[0]
         if isinstance(first, (list, tuple)):
             if len({len(v) for v in values}) != 1:
                 raise Unsupported(f"the program does something else for other sizes at {node.format_node()}")
-            items = [self._merge(list(each), node) for each in zip(*values)]
+            items = [self._merge_values(list(each), node) for each in zip(*values)]
             return tuple(items) if isinstance(first, tuple) else items
         if isinstance(first, dict):
-            return {key: self._merge([v[key] for v in values], node) for key in first}
+            return {key: self._merge_values([v[key] for v in values], node) for key in first}
         if isinstance(first, int) and not isinstance(first, bool):
             return self._expression(values, node)
         if isinstance(first, float) and len(set(values)) != 1:

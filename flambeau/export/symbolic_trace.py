@@ -20,7 +20,7 @@ class _Merger(Merger):
     """Compares graphs whose inputs are all the user's."""
 
     def _merge_outputs(self, nodes: list[Node]) -> None:
-        nodes[0].args = self._compute(self._merge([n.args for n in nodes], nodes[0]), nodes[0])
+        nodes[0].args = self._compute(self._merge_values([n.args for n in nodes], nodes[0]), nodes[0])
 
     def _user_nodes(self) -> list[Node]:
         return [n for n in self.graph.nodes if n.op == "placeholder"]

@@ -137,7 +137,7 @@ def conv(
     x: Tensor, weight: Tensor, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
 ) -> Tensor:
     if padding == "same":
-        whole = [d * (k - 1) for d, k in zip(_each(dilation, weight.dim() - 2), weight.shape[2:])]
+        whole = [d * (k - 1) for d, k in zip(_repeat_setting(dilation, weight.dim() - 2), weight.shape[2:])]
         if any(n % 2 for n in whole):  # Conv pads equally on both sides
             x, padding = F.pad(x, [p for n in reversed(whole) for p in (n // 2, n - n // 2)]), "valid"
     packet = getattr(aten, f"conv{weight.dim() - 2}d")
