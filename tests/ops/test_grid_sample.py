@@ -64,6 +64,19 @@ def test_wild_coordinates_do_no_harm(matches, mode, padding):
     matches(call, IMAGES, grid)
 
 
+@pytest.mark.parametrize("padding", PADDINGS)
+@pytest.mark.parametrize("mode, volumes", [*((m, False) for m in MODES), ("bilinear", True), ("nearest", True)])
+def test_coordinates_that_are_no_numbers(matches, mode, volumes, padding):
+    grid = (GRID_3D if volumes else GRID).astype(np.float32).astype(np.float64)
+    grid[0, 0, ..., :2, 0] = [np.nan, np.inf]
+    grid[1, 0, ..., :2, 1] = [-np.inf, np.nan]
+
+    def call(t, F, x, g):
+        return F.grid_sample(x.detach(), g.detach(), mode, padding, False)
+
+    matches(call, VOLUMES if volumes else IMAGES, grid)
+
+
 @pytest.mark.parametrize("special", [np.nan, np.inf])
 def test_special_values_stay_local(matches, special):
     images = IMAGES.copy()

@@ -77,6 +77,19 @@ def complex_ones(*shape):
 
 # Parts of operators by PyTorch's names: kernels trust what the public functions have checked, so they check it again.
 PARTS = [
+    lambda a: a._ctc_loss(flambeau.zeros(4, 1, 3), flambeau.tensor([[1, 2]]), [9], [2]),
+    lambda a: a._ctc_loss(flambeau.zeros(4, 2, 3), flambeau.tensor([[1, 2]]), [4], [2]),
+    lambda a: a._ctc_loss(flambeau.zeros(4, 1, 3), flambeau.tensor([[1, 2]]), [4], [2], 7),
+    lambda a: a._ctc_loss_backward(
+        flambeau.ones(1),
+        flambeau.zeros(4, 1, 3),
+        flambeau.tensor([[1, 2]]),
+        [4],
+        [2],
+        flambeau.zeros(1),
+        flambeau.zeros(1, 1, 1),
+        0,
+    ),
     lambda a: a._fft_c2r(flambeau.ones(2, 3), [1], 0, 4),
     lambda a: a._fft_c2r(complex_ones(2, 3), [1], 0, 0),
     lambda a: a._fft_c2r(complex_ones(2, 3), [1], 0, 100),
@@ -101,5 +114,7 @@ PARTS = [
 
 @pytest.mark.parametrize("part", range(len(PARTS)))
 def test_parts_of_operators_refuse_what_does_not_fit(part):
-    with pytest.raises(RuntimeError, match="Expected|Only supports|Invalid number|negative dimension"):
+    with pytest.raises(
+        RuntimeError, match="Expected|Only supports|Invalid number|negative dimension|must be|do not fit"
+    ):
         PARTS[part](flambeau.ops.aten)

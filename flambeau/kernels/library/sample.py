@@ -42,7 +42,7 @@ def reflected(x, low, span):
 
 
 @scalar_function
-def bounded(x, size, *, padding, align):
+def bounded(x, size, *, padding, align, dims):
     """Return a coordinate after padding, and its slope."""
     slope = 0 * x + 1
     if padding == "reflection":
@@ -52,7 +52,12 @@ def bounded(x, size, *, padding, align):
             x, slope = reflected(x, -0.5, size)
     if padding != "zeros":
         slope = where(x <= 0 or x >= size - 1, 0, slope)
-        x = where(x > 0, minimum(x, size - 1), 0 * x)
+        # A coordinate that is no number is that of the first element in an image, of the last in a volume, as in PyTorch.
+        x = (
+            where(x > 0, minimum(x, size - 1), 0.0)
+            if dims == 2
+            else where(x <= 0, 0.0, where(x < size - 1, x, size - 1))
+        )
     return where(abs_(x) < LARGEST, x, FAR), slope
 
 
@@ -70,7 +75,7 @@ def cubic_weights(weights, slopes, t):
 
 
 @scalar_function
-def axis_taps(index, weights, slopes, g, size, *, mode, padding, align):
+def axis_taps(index, weights, slopes, g, size, *, mode, padding, align, dims):
     """Compute the elements that the coordinate g (-1 to 1) reads along one dimension, their weights, and slopes with respect to g."""
     scale = like(weights, (size - 1) / 2 if align else size / 2)
     x = (g + 1) * scale if align else (g + 1) * scale - 0.5
@@ -79,11 +84,12 @@ def axis_taps(index, weights, slopes, g, size, *, mode, padding, align):
         below = floor(x)
         cubic_weights(weights, slopes, x - below)
         for k in range(4):
-            at, unused = bounded(below + (k - 1), size, padding=padding, align=align)
+            at, unused = bounded(below + (k - 1), size, padding=padding, align=align, dims=dims)
             index[k] = i64(at)
+            weights[k] = weights[k] + 0 * g  # a coordinate that is no number, or infinite, makes the result one
             slopes[k] = slopes[k] * scale
     else:
-        x, slope = bounded(x, size, padding=padding, align=align)
+        x, slope = bounded(x, size, padding=padding, align=align, dims=dims)
         if mode == "nearest":
             index[0] = i64(round_(x))
             weights[0] = 1
@@ -94,6 +100,8 @@ def axis_taps(index, weights, slopes, g, size, *, mode, padding, align):
             index[1] = i64(below) + 1
             weights[0] = below + 1 - x
             weights[1] = x - below
+            if padding == "zeros" and dims == 2:
+                weights[0] = weights[0] + 0 * g
             slopes[0] = -scale * slope
             slopes[1] = scale * slope
 
@@ -112,7 +120,7 @@ def sample_fractions(fractions, slopes, grid, batch, count, d, h, w, *, dims, mo
             if mode == "bicubic":
                 x = where(abs_(x) < LARGEST, x, FAR)
             else:
-                x, slope = bounded(x, size, padding=padding, align=align)
+                x, slope = bounded(x, size, padding=padding, align=align, dims=dims)
             place = (n * dims + a) * count + point % count
             fractions[place] = x - floor(x)
             slopes[place] = slope * scale
@@ -136,10 +144,10 @@ def sample_points(index, weights, slopes, grid, batch, count, d, h, w, *, dims, 
         iz = local(i64, deep)
         wz = local(weights, deep)
         sz = local(weights, deep)
-        axis_taps(ix, wx, sx, grid[point * dims], w, mode=mode, padding=padding, align=align)
-        axis_taps(iy, wy, sy, grid[point * dims + 1], h, mode=mode, padding=padding, align=align)
+        axis_taps(ix, wx, sx, grid[point * dims], w, mode=mode, padding=padding, align=align, dims=dims)
+        axis_taps(iy, wy, sy, grid[point * dims + 1], h, mode=mode, padding=padding, align=align, dims=dims)
         if dims == 3:
-            axis_taps(iz, wz, sz, grid[point * dims + 2], d, mode=mode, padding=padding, align=align)
+            axis_taps(iz, wz, sz, grid[point * dims + 2], d, mode=mode, padding=padding, align=align, dims=dims)
         else:
             iz[0] = 0
             wz[0] = 1
@@ -174,8 +182,8 @@ def sample_planes(out, x, index, weights, batch, channels, size, count, *, taps)
                 row = table + k * count + begin
                 for p in simd(width):
                     place = index[row + p]
-                    v = x[base + where(place < 0, 0, place)]
-                    total[p] = total[p] + where(place < 0, 0, v * weights[row + p])
+                    v = where(place < 0, 0, x[base + where(place < 0, 0, place)])
+                    total[p] = total[p] + v * weights[row + p]
             for p in simd(width):
                 out[task * count + begin + p] = total[p]
 

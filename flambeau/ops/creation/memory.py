@@ -77,6 +77,8 @@ def check_bounds(
     """Raise unless all elements are inside the storage."""
     if offset < 0:
         raise RuntimeError(f"Tensor: invalid storage offset {offset}")
+    if any(n < 0 for n in (*shape, *strides)):
+        raise RuntimeError(f"Storage size calculation overflowed with sizes={list(shape)} and strides={list(strides)}")
     _, end = memory_span(shape, strides, offset)
     if 0 not in shape and end * d.itemsize > storage.size_bytes:
         raise RuntimeError(

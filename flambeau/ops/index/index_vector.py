@@ -51,11 +51,12 @@ def _check_vector(name: str, input: Tensor, dim: int, index: Tensor, source: Ten
     return d
 
 
-def _check_bounds(t: Tensor, dim: int, index: Tensor) -> None:
+def _check_bounds(t: Tensor, dim: int, index: Tensor, reduce: str = "") -> None:
     size = t.shape[dim] if t.shape else 1
     bad = first_bad_index(index, size)
     if bad is not None:
-        raise IndexError(f"index {bad} is out of bounds for dimension {dim} with size {size}")
+        kind = RuntimeError if reduce == "add" and len(t.shape) > 1 else IndexError
+        raise kind(f"index {bad} is out of bounds for dimension {dim} with size {size}")
 
 
 def _spread(index: Tensor, shape: tuple[int, ...], d: int) -> Tensor:
@@ -76,7 +77,7 @@ def scatter_vector(out: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
     waiting for a device. For kernels."""
     nothing = 0 in index.shape or 0 in out.shape
     if nothing or not bad_index.is_late(out.device):
-        _check_bounds(out, dim, index)
+        _check_bounds(out, dim, index, reduce)
     if nothing:
         return
     out, source = (t if t.shape else t._view(make_size((1,)), (1,), t._offset) for t in (out, source))

@@ -168,9 +168,8 @@ def read_options(name: str, given: dict[str, Any], takes_format: bool = False) -
     fmt = given.get("memory_format")
     if fmt is not None and not isinstance(fmt, memory_format):
         raise TypeError(f"{name}(): argument 'memory_format' must be torch.memory_format, not {type_name(fmt)}")
-    return Options(
-        None if d is None else as_dtype(d, name),
-        None if where is None else as_device(where),
-        bool(given.get("requires_grad", False)),
-        fmt,
-    )
+    recorded = given.get("requires_grad")
+    if recorded is not None and not isinstance(recorded, bool):
+        raise TypeError(f"{name}(): argument 'requires_grad' must be bool, not {type_name(recorded)}")
+    d = None if d is None else as_dtype(d, name)
+    return Options(d, None if where is None else as_device(where), bool(recorded), fmt)

@@ -93,6 +93,11 @@ class AtenForm:
             name, overloads_of(name)[0] if self.overload is None else self.overload.removeprefix("default")
         )
 
+    def counterparts(self) -> list[tuple[str, Argument]]:
+        """Return pairs of an own argument's name and the argument of PyTorch's operator that it is given for as it is."""
+        parts = [getattr(part, "id", "") for part in self.parts or ()]
+        return [pair for pair in zip(parts, self.schema().arguments) if pair[0]]
+
     def mentioned(self) -> set[str]:
         """Return the operator's own arguments that the form mentions."""
         nodes = [n for part in self.parts or () for n in ast.walk(part)]

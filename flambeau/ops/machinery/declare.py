@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core import graph, modes
-from ...core.aliases import AnyFunction
+from ...core.aliases import AnyFunction, Values
 from ...core.dtype import dtype
 from ...core.layout import has_internal_overlap
 from ...core.overrides import FACE_CODES, with_attributes
@@ -20,6 +20,7 @@ from ...core.tensor import Tensor
 from ...expr import arg, const
 from ...expr.functions import formula_globals
 from ...expr.typing import infer
+from .argument_types import guard
 from .door import changed_argument, found_results, new_results, planned_result, watched_change
 from .faces import make_face, make_inplace_face
 from .former import accepting_former
@@ -323,6 +324,16 @@ def _declare(
 def _face(run: AnyFunction, renames: dict[str, str], writing: AnyFunction | None, active: Any = _active) -> Any:
     """Return the public function of an operator. A call that gives out= is made by `writing`, unless that is None."""
 
+    check: AnyFunction | None = None
+
+    def first_check(args: Values, kwargs: dict[str, Any]) -> None:
+        nonlocal check
+        check = guard(face.op)
+        if check is not None:
+            check(args, kwargs)
+
+    check = first_check
+
     @with_attributes
     def face(*args: Any, **kwargs: Any) -> Any:
         call = run
@@ -334,6 +345,8 @@ def _face(run: AnyFunction, renames: dict[str, str], writing: AnyFunction | None
         if active:
             return _intercept(face.op, face, args, kwargs)
         try:
+            if check is not None and (kwargs or len(args) > 1):
+                check(args, kwargs)
             return call(*args, **kwargs)
         except Exception as problem:
             instead = recourse(face, problem, args, kwargs)

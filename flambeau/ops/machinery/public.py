@@ -21,14 +21,15 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from ...core.errors import LinAlgError
 from ...core.overrides import FACE_CODES, discovers
 from ...core.quantized import QuantizedOperand, QuantizedTensor
 from ...core.sharded import ShardedOperand
 from ...core.sparse import SparseOperand, SparseTensor
-from ...core.tensor import Tensor
-from ...core.typenames import type_name
 from ..names.propagation import name_recourse
-from .arguments import is_int
+from .argument_types import plain_numbers, public_name, refusal
 from .quantized_dispatch import quantized_call
 from .record import Op
 from .sparse_dispatch import sparse_call
@@ -72,44 +73,31 @@ def recourse(face: Any, problem: Exception, args: tuple[Any, ...], kwargs: dict[
             return named
     if discovers(args, kwargs):
         return functools.partial(getattr(face, "watched", face), *args, **kwargs)
-    numbers = with_ints(face.op, args, kwargs)
+    if isinstance(problem, MemoryError) or str(problem).startswith(_TOO_LARGE):
+        raise RuntimeError(f"Storage size calculation overflowed or memory cannot be allocated: {problem}") from None
+    if isinstance(problem, np.linalg.LinAlgError):
+        raise LinAlgError(f"{public_name(face.op)}: The algorithm failed to converge: {problem}") from None
+    message = refusal(face.op, args, kwargs)
+    if message is not None:
+        raise TypeError(message) from None
+    numbers = plain_numbers(face.op, args, kwargs)
     if numbers is None:
         _explain(face.op, problem, args, kwargs)
     return None if numbers is None else functools.partial(getattr(face, "watched", face), *numbers[0], **numbers[1])
 
 
 def _explain(op: Op, problem: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raise an error that says which argument is wrong, where `problem` only shows what became of it: of something else than a tensor, or
-    of arguments that a function inside does not take."""
-    public = op.key.removeprefix("nn.functional.").replace(".", "_")
-    if isinstance(problem, TypeError):
-        whose, found, rest = str(problem).partition("() ")
-        if found and whose != public and rest.startswith(_NOT_TAKEN):
-            try:
-                op.bind(args, kwargs)
-            except TypeError:
-                raise TypeError(f"{public}() {rest}") from None
-    for position, (name, parameter) in enumerate(op.arguments.items(), 1):
-        given = args[position - 1] if position <= len(args) else kwargs.get(name, parameter.default)
-        wanted = parameter.annotation
-        if isinstance(given, Tensor) or given is parameter.empty:
-            continue
-        if wanted in ("Tensor", Tensor) or (wanted == "Tensor | None" and given is not None):
-            where = f" (position {position})" if position <= len(args) else ""
-            raise TypeError(f"{public}(): argument '{name}'{where} must be Tensor, not {type_name(given)}") from None
+    """Raise an error about the arguments of a call, where `problem` is about those of a function inside, which does not take them."""
+    whose, found, rest = str(problem).partition("() ")
+    public = public_name(op)
+    if isinstance(problem, TypeError) and found and whose != public and rest.startswith(_NOT_TAKEN):
+        try:
+            op.bind(args, kwargs)
+        except TypeError:
+            raise TypeError(f"{public}() {rest}") from None
 
 
+# How NumPy's errors about arrays that no memory can hold begin.
+_TOO_LARGE = ("array is too big; ", "Maximum allowed dimension exceeded", "broadcast dimensions too large")
 # How Python's own errors about the arguments of a call begin, after the function's name.
 _NOT_TAKEN = ("missing ", "takes ", "got an unexpected keyword argument ", "got multiple values for argument ")
-_INTS = frozenset(("int", "int | None"))
-
-
-def with_ints(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """Return the arguments with each 0-dim integer tensor read where the operator takes an int; None if there is no such tensor."""
-    ints = [p.annotation in _INTS for p in op.arguments.values()]
-    taken = {n for n, p in op.arguments.items() if p.annotation in _INTS}
-    named = {n: int(v) for n, v in kwargs.items() if n in taken and isinstance(v, Tensor) and is_int(v)}
-    given = tuple([int(v) if mine and isinstance(v, Tensor) and is_int(v) else v for mine, v in zip(ints, args)])
-    if not named and all(a is b for a, b in zip(given, args)):
-        return None
-    return (*given, *args[len(given) :]), {**kwargs, **named}

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ...core import modes
 from ...core.overrides import with_attributes
 from ...core.tensor import Tensor
@@ -70,9 +68,9 @@ def read_aliases(name: str, dim: Any, keepdim: Any, others: dict[str, Any]) -> t
             keepdim = value
         else:
             raise TypeError(f"{name}() got an unexpected keyword argument '{key}'")
-    if type(keepdim) is not bool and not isinstance(keepdim, (int, np.bool_)):
-        raise TypeError(f"{name}(): argument 'keepdim' (position 3) must be bool, not {type_name(keepdim)}")
-    return dim, bool(keepdim)
+    if type(keepdim) is not bool:
+        raise TypeError(f"{name}(): argument 'keepdim' must be bool, not {type_name(keepdim)}")
+    return dim, keepdim
 
 
 def _given(

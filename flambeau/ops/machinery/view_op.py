@@ -9,6 +9,7 @@ The rule may read the input's shape, strides and offset and the (int or tuple) a
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -26,7 +27,7 @@ from ...core.graph import (
 )
 from ...core.overrides import with_attributes
 from ...core.size import Size, make_size
-from ...core.tensor import Tensor, is_contiguous_layout
+from ...core.tensor import Tensor, is_contiguous_layout, numel_of
 from ...core.typenames import type_name
 from .arguments import as_int
 from .formula import camel
@@ -109,6 +110,8 @@ class ViewOp:
     def plan(self, input: Tensor, key: tuple[Any, ...]) -> tuple[Size, tuple[int, ...], int, bool]:
         shape, strides, offset = self.geometry(input, *key)
         shape, strides = make_size(shape), tuple(strides)
+        if numel_of(shape) > sys.maxsize:
+            raise RuntimeError("numel: integer multiplication overflow")
         found = (shape, strides, offset - input._offset, is_contiguous_layout(shape, strides))
         return remember(self.plans, (input.shape, input._strides, key), found)
 

@@ -16,7 +16,6 @@ from ...core.promotion import promote_types
 from ...core.tensor import Tensor, copy_of_array, numel_of
 from ...kernels.library import distance as kernels
 from ..creation.filled import fill_raw
-from ..machinery.arguments import need_tensors
 from ..machinery.declare import composite, internal
 from ..machinery.memory import dense
 from ..machinery.out import write_out
@@ -30,7 +29,6 @@ _BOTH: dict[str, Any] = {"namespaces": ("torch", "nn.functional"), "method": Fal
 @composite(**_BOTH, autocast_cuda="float32")
 def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between vectors along `dim`."""
-    need_tensors("cosine_similarity", x1=x1, x2=x2)
     common = promote_types(x1.dtype, x2.dtype)
     if not common.is_floating_point:
         raise RuntimeError(f"expected common dtype to be floating point, yet common dtype is {common.scalar_type}")
@@ -50,16 +48,14 @@ def _unit(x: Any, dim: int, eps: float) -> Tensor:
 @composite(**_BOTH)
 def pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
     """The p-norm of x1 - x2 + eps along the last dimension."""
-    need_tensors("pairwise_distance", x1=x1, x2=x2)
     difference = x1 - x2 + eps
     last = max(len(x1.shape), len(x2.shape)) - 1
     return difference.norm(p, last, keepdim)
 
 
 @composite(namespaces=("nn.functional",), method=False)
-def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Any = None) -> Tensor:
+def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Any = None) -> Tensor:
     """input divided by its p-norm along `dim`, or by eps if that is larger."""
-    need_tensors("normalize", input=input)
     norm = input.norm(p, dim, True).clamp_min(eps)
     result = input / norm
     return result if out is None else write_out("normalize", out, result)
@@ -149,7 +145,6 @@ _COMPUTE_MODES = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist
 @composite(method=False, autocast="float32", aten="cdist(x1, x2, float(p))")
 def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
     """The p-norm distance of every row of x1 (..., P, M) to every row of x2 (..., R, M)."""
-    need_tensors("cdist", x1=x1, x2=x2)
     if compute_mode not in _COMPUTE_MODES:
         raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
     for name, x in (("X1", x1), ("X2", x2)):
@@ -171,7 +166,6 @@ def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str = "use_mm_for_eucl
 @composite(**_BOTH, autocast_cuda="float32")
 def pdist(input: Any, p: float = 2) -> Tensor:
     """The distances between all pairs of rows of `input`, each pair once."""
-    need_tensors("pdist", input=input)
     if len(input.shape) != 2:
         raise RuntimeError(f"pdist only supports 2D tensors, got: {len(input.shape)}D")
     if not input.dtype.is_floating_point:

@@ -8,7 +8,7 @@ from ...core import dtype as dt
 from ...core.dtype import opmath
 from ...core.tensor import Tensor, empty, numel_of
 from ...kernels.library import fold as kernels
-from ..machinery.arguments import as_ints, is_int, need_tensor
+from ..machinery.arguments import as_ints, is_int
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import raw_copy
@@ -130,7 +130,6 @@ def _need_dtype(kernel: str, input: Tensor) -> None:
 @composite(method=False, namespaces=_FUNCTIONAL, aten="im2col(input, kernel_size, dilation, padding, stride)")
 def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
     """Sliding blocks of images (N, C, H, W) as columns (N, C * kh * kw, blocks)."""
-    need_tensor("im2col", input)
     if len(input.shape) < 3:
         raise IndexError(
             f"unfold: Expected 3D or 4D (batch mode) tensor for input, but got: {list(input.shape)} (dimension out of range)"
@@ -162,7 +161,6 @@ def fold(
     input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> Tensor:
     """Images (N, C, H, W) of `output_size` from columns of sliding blocks (N, C * kh * kw, blocks), overlaps added."""
-    need_tensor("col2im", input)
     window = _read("col2im", kernel_size, dilation, padding, stride)
     sizes = _pair(output_size, "col2im", "output_size", 2)
     _check_columns(input, sizes, window)

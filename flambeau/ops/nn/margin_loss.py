@@ -224,7 +224,6 @@ def multi_margin_loss(
     reduction: Any = "mean",
 ) -> Tensor:
     """Multi-class hinge loss: the mean over other classes of the target score's shortfall from theirs plus `margin`."""
-    need_tensors("multi_margin_loss", input=input, target=target)
     reduction = read_reduction(reduction, size_average, reduce)
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
@@ -287,7 +286,6 @@ def multilabel_margin_loss(
     input: Any, target: Any, size_average: Any = None, reduce: Any = None, reduction: Any = "mean"
 ) -> Tensor:
     """Multi-label hinge loss over pairs of target classes (listed up to the first -1) and other classes, with a margin of 1."""
-    need_tensors("multilabel_margin_loss", input=input, target=target)
     reduction = read_reduction(reduction, size_average, reduce)
     scores = _rows("multilabel_margin_loss_forward_out_frame", input)
     if target.shape != input.shape:

@@ -10,7 +10,6 @@ from ...core.dtype import opmath
 from ...core.raw_memory import is_zero
 from ...core.tensor import Tensor, numel_of
 from ...kernels.library import loss as kernels
-from ..machinery.arguments import need_tensors
 from ..machinery.aten_form import REDUCTIONS, aten_only
 from ..machinery.declare import internal
 from ..machinery.memory import dense
@@ -211,7 +210,6 @@ def nll_loss(
     reduction: Any = "mean",
 ) -> Tensor:
     """The negative log-likelihood of class indices (N, ...) under log-probabilities (N, C, ...)."""
-    need_tensors("nll_loss_nd", input=input, target=target)
     reduction = read_reduction(reduction, size_average, reduce)
     if not input.shape:
         raise ValueError("Expected 1 or more dimensions (got 0)")

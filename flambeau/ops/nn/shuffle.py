@@ -7,7 +7,7 @@ from typing import Any
 from ...core.layout import channels_last_strides, suggests_channels_last
 from ...core.size import make_size
 from ...core.tensor import Tensor, numel_of
-from ..machinery.arguments import as_int, need_tensors
+from ..machinery.arguments import as_int
 from ..machinery.declare import composite, internal
 from ..machinery.inplace import raw_copy
 from ..machinery.quirks import Quirks
@@ -147,7 +147,6 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
 @composite(**_BOTH, autocast="", autocast_cuda="widest")
 def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Tensor:
     """sum over i, j of input1[..., i] * weight[o, i, j] * input2[..., j] + bias[o]."""
-    need_tensors("bilinear", input1=input1, input2=input2, weight=weight)
     if len(input1.shape) != len(input2.shape):
         raise RuntimeError(
             f"bilinear(): input dimensions do not match: got {len(input1.shape)} and {len(input2.shape)}"

@@ -12,6 +12,7 @@ from ...core.tensor import Tensor
 from ...expr import Expr
 from ...expr import functions as f
 from ..machinery import work
+from ..machinery.arguments import need_tensor
 from ..machinery.declare import composite, pointwise
 from ..machinery.dtype_rules import check_fits, promote_float, unsupported
 from ..machinery.formula import Pointwise
@@ -205,6 +206,7 @@ def neg(input):
 @composite
 def positive(input: Tensor) -> Tensor:
     """input itself"""
+    need_tensor("positive", input)
     if input.dtype is dt.bool_:
         raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
     return input

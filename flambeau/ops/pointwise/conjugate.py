@@ -9,6 +9,7 @@ from ...core.promotion import get_default_dtype
 from ...core.tensor import Tensor
 from ...expr import Expr
 from ...expr import functions as f
+from ..machinery.arguments import need_tensor
 from ..machinery.declare import composite, pointwise
 from ..machinery.dtype_rules import real_part
 from ..machinery.formula import Pointwise
@@ -93,10 +94,12 @@ def conj(input: Tensor) -> Tensor:
 @composite
 def resolve_conj(input: Tensor) -> Tensor:
     """Return the input: conjugation is never lazy."""
+    need_tensor("resolve_conj", input)
     return input
 
 
 @composite
 def resolve_neg(input: Tensor) -> Tensor:
     """Return the input: negation is never lazy."""
+    need_tensor("resolve_neg", input)
     return input

@@ -158,6 +158,8 @@ def _check_bins(bins: Any, kind: dt.dtype, dim: int) -> None:
             f"torch.histogramdd: bins tensor should have one dimension, but got {len(bins.shape)} dimensions in"
             f" the bins tensor for dimension {dim}"
         )
+    if bins.shape[0] < 2:
+        raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins.shape[0] - 1} for dimension {dim}")
     if bins.dtype is not kind:
         raise RuntimeError(
             "torch.histogramdd: input tensor and bins tensors should have the same dtype, but got input with dtype"
@@ -199,7 +201,7 @@ def histogram_of(table: Tensor, bins: list[Any], ranges: list[Any], weight: Tens
     """The histogram of the rows of a table, and the edges of its bins in each dimension."""
     for d, b in enumerate(bins):
         _check_bins(b, table.dtype, d)
-    shape = [max(b.shape[0] - 1, 0) if isinstance(b, Tensor) else b for b in bins]
+    shape = [b.shape[0] - 1 if isinstance(b, Tensor) else b for b in bins]
     edges = [(b.shape if isinstance(b, Tensor) else (b + 1,), table.dtype, table.device) for b in bins]
     return [(make_size(shape), table.dtype, table.device), *edges]
 
