@@ -21,7 +21,7 @@ def explain(compiled: Any) -> str:
 def svg(compiled: Any) -> str:
     """Return a drawing of all recordings as an SVG document."""
     programs = []
-    for one in _with_parts(compiled):
+    for one in _own_and_parts(compiled):
         for number, recorded in enumerate(one.recordings()):
             programs.append((f"{one.name}, recording {number}", recorded.program, recorded.trail))
             derivative = recorded.derivative
@@ -30,10 +30,10 @@ def svg(compiled: Any) -> str:
     return drawing.draw(compiled.name, programs)
 
 
-def _with_parts(compiled: Any) -> Iterator[Any]:
+def _own_and_parts(compiled: Any) -> Iterator[Any]:
     yield compiled
     for part in compiled.parts():
-        yield from _with_parts(part)
+        yield from _own_and_parts(part)
 
 
 def _function(compiled: Any) -> list[str]:
@@ -91,12 +91,12 @@ def _program(program: Any) -> list[str]:
         f"{len(launches)} native calls in {sum(s.call is None for s in program.segments)} runs, {len(calls)} calls through Python{fused}",
         f"arena {program.arena_size} bytes for {own} bytes of buffers; {program.bytes} bytes are touched",
         *_memory(program),
-        *([f"channels lie last in {_counted(graph.relaid)}"] if graph.relaid else []),
+        *([f"channels lie last in {_join_counted(graph.relaid)}"] if graph.relaid else []),
         *(f"through Python: {c.name}, because {c.why}" for c in calls),
     ]
 
 
-def _counted(names: list[str]) -> str:
+def _join_counted(names: list[str]) -> str:
     """Join names by commas, each followed by how often it occurs."""
     return ", ".join(
         f"{name} ({count} times)" if count > 1 else name for name, count in collections.Counter(names).items()
@@ -107,7 +107,7 @@ def _memory(program: Any) -> list[str]:
     """Return lines on the memory plan: results written in place, values recomputed, and the most bytes that a call needs at once."""
     graph: StepGraph = program.graph
     again = [name for name, _ in graph.recomputed]
-    told = _counted(again)
+    told = _join_counted(again)
     results = sum(graph.buffers[b].size for b in program.results if b >= 0)
     scratch = max((plan.scratch_size for plan in program.scratch), default=0)
     return [

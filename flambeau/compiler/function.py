@@ -65,7 +65,7 @@ recording = _Recording()
 
 
 @contextlib.contextmanager
-def _undivided() -> Iterator[None]:
+def _running_eagerly() -> Iterator[None]:
     """Context manager: compiled functions that are called inside run eagerly, because their operators belong to the caller's recording."""
     before, recording.on = recording.on, True
     try:
@@ -90,7 +90,7 @@ class CompiledFunction(KnownFunction):
         if stack and not all(mode.stays or only_for_subclasses(mode) for mode in stack):
             return self.function(*args, **kwargs)
         if self.split is not None:
-            return self._by_parts(args, kwargs)
+            return self._run_by_parts(args, kwargs)
         if self.idling.resting:
             self.idling.resting -= 1
             return self._as_it_is(args, kwargs)
@@ -121,12 +121,12 @@ class CompiledFunction(KnownFunction):
         if entry is None:  # the first call of this kind
             alike = self._sizes(pattern)
             if len(self.patterns) >= 8 * self.limit:
-                return self._eager(args, kwargs, "its arguments are of a new kind again and again")
+                return self._run_eagerly(args, kwargs, "its arguments are of a new kind again and again")
             before, first, known = alike.newest(self.found), not self.found, bool(alike.keys)
             entry = alike.add(key, self.found)
             if not known and not self.warm:
                 with allocator.sparing() if first and not self.depth else contextlib.nullcontext():
-                    return self._idle(args, kwargs, key)
+                    return self._run_first_sizes(args, kwargs, key)
             if before is not None:
                 self._note_cause(ranges.new_sizes(before[0], key[0]))
         family = None
@@ -135,7 +135,7 @@ class CompiledFunction(KnownFunction):
             if family is not None and entry.is_new():
                 return self._as_it_is(args, kwargs)
             if family is None and not entry.ready(self.found):
-                return self._idle(args, kwargs)
+                return self._run_first_sizes(args, kwargs)
         if type(entry) is Unfit:
             return self._as_it_is(args, kwargs)
         if type(entry) is Unsplit:
@@ -182,18 +182,18 @@ class CompiledFunction(KnownFunction):
             return (self._as_it_is(args, kwargs),)
         recorded = one.program.resize(t)
         if not trusted:
-            return (self._compared(programs, one, given, args, kwargs),)
+            return (self._compare_program(programs, one, given, args, kwargs),)
         result = self._run(recorded, given, args, kwargs, key)
         if self.last is not None:
             self.last = ranges.LastOfMany(one, given.tensors, key[1], alike.recorded(self.found))
         return (result,)
 
-    def _compared(self, programs: Ranges, one: Range, given: Arguments, args: tuple, kwargs: dict) -> Any:
+    def _compare_program(self, programs: Ranges, one: Range, given: Arguments, args: tuple, kwargs: dict) -> Any:
         """Run both the program for many sizes and the function, compare, and return the function's result."""
         recorded = one.program.recorded
         recorded.busy = True
         try:
-            with _undivided():
+            with _running_eagerly():
                 problem, result = one.compare(given.tensors, lambda: self.function(*args, **kwargs))
         finally:
             recorded.busy = False
@@ -210,11 +210,11 @@ class CompiledFunction(KnownFunction):
         """Run the function with a mark before each statement, and split it at the statements that cannot be recorded."""
         reach = self._reach_or_why(given)
         if isinstance(reach, str):
-            return self._unreached(given, key, args, kwargs, reach)
+            return self._run_unreachable(given, key, args, kwargs, reach)
         found = self._found_source()
         if isinstance(found, str):  # a hook that was not there when it was recorded
             self.found[key] = Unfit(why)
-            return self._eager(args, kwargs, f"{why}; it cannot be split: {found}")
+            return self._run_eagerly(args, kwargs, f"{why}; it cannot be split: {found}")
         source, first = found
         marks, before = marking.Marks(source), set(self.observer.ran)
         marked = functools.partial(marks.function, *first)
@@ -223,7 +223,7 @@ class CompiledFunction(KnownFunction):
             self._recorder(reach, given), reach, given, key, args, kwargs, marked, marks.begin
         )
         if isinstance(watched, str):
-            return self._unwatched(watched, key, args, kwargs)
+            return self._run_unwatched(watched, key, args, kwargs)
         prepared, _, result = watched
         bad = marks.end()
         self.observer.forget_marked(before)
@@ -255,7 +255,7 @@ class CompiledFunction(KnownFunction):
             part.observer, part.warm = self.observer.besides(found[0].function), True
         return part
 
-    def _unreached(
+    def _run_unreachable(
         self, given: Arguments, key: tuple, args: tuple, kwargs: dict, why: str, changed: Item | None = None
     ) -> Any:
         """Handle a function whose state cannot be known, or changes: split it at the statements that cause this, before anything runs."""
@@ -265,15 +265,15 @@ class CompiledFunction(KnownFunction):
             objects = [*self._objects(given), *((f"argument {type(o).__name__}", o) for o in first)]
             bad = marking.unreachable(source, objects, self.observer, changed) | marking.users_of(source, self.varying)
             if self._split_at(source, first, bad, key, why):
-                return self._by_parts(args, kwargs)
-        return self._unwatched(why, key, args, kwargs)
+                return self._run_by_parts(args, kwargs)
+        return self._run_unwatched(why, key, args, kwargs)
 
     def _run(self, recorded: Recorded, given: Arguments, args: tuple, kwargs: dict, key: tuple) -> Any:
         if recorded.busy:
             return self.function(*args, **kwargs)
         recorded.busy = True
         derivative = recorded.derivative
-        run = self._as_it_is if derivative is None else functools.partial(self._differentiably, derivative, given)
+        run = self._as_it_is if derivative is None else functools.partial(self._run_with_node, derivative, given)
         try:
             if derivative is not None and derivative.problem:
                 self.found[key] = Unfit(derivative.problem)
@@ -286,7 +286,7 @@ class CompiledFunction(KnownFunction):
             if not recorded.checked:
                 if marked(given.tensors):
                     ranges.refuse_constants(ranges.DryCall(self, given, key, args, kwargs))
-                with _undivided():
+                with _running_eagerly():
                     problem, result = recorded.check(
                         given.tensors, lambda table: run(replaced(args, table), replaced(kwargs, table))
                     )
@@ -296,7 +296,7 @@ class CompiledFunction(KnownFunction):
                 elif problem and graph is not None and graph.rounded_otherwise:
                     self.exact, self.found[key] = True, 1  # recorded once more, bit by bit
                 elif problem and graph is None and not recorded.light:
-                    self._unfit(key, problem, "")
+                    self._mark_unfit(key, problem, "")
                 elif problem:
                     self.found[key] = Unfit(problem)
                     self._say(problem)
@@ -316,7 +316,7 @@ class CompiledFunction(KnownFunction):
                 self.found[key] = Unfit(str(problem))
                 self._warn(str(problem))
             else:
-                self._unfit(key, str(problem), "")
+                self._mark_unfit(key, str(problem), "")
         except Stale as problem:
             self.found[key] = Unfit(str(problem))
             self._say(str(problem))
@@ -330,10 +330,10 @@ class CompiledFunction(KnownFunction):
         if recorded.derivative is not None and not getattr(recorded.program, "sends", False):
             recorded.derivative.try_out(tensors_in(result))
 
-    def _differentiably(self, derivative: Derivative, given: Arguments, args: tuple, kwargs: dict) -> Any:
+    def _run_with_node(self, derivative: Derivative, given: Arguments, args: tuple, kwargs: dict) -> Any:
         """Run the function eagerly with a node in front of its graph that records the derivative."""
         table = cut(given, [])
-        with _undivided():
+        with _running_eagerly():
             result = self.function(*replaced(args, table), **replaced(kwargs, table))
         take_histories(given, table, [], result)
         inside = {id(table.get(id(t), t)) for t in given.tensors}
@@ -355,13 +355,13 @@ class CompiledFunction(KnownFunction):
             if type(entry) is list and entry[-1].calls >= _WORTH:
                 entry.pop()  # the one that was not used for longest: it was worth its while
             elif changed is None:
-                return self._unwatched(why, key, args, kwargs)
+                return self._run_unwatched(why, key, args, kwargs)
             else:
-                return self._unreached(given, key, args, kwargs, why, changed)
+                return self._run_unreachable(given, key, args, kwargs, why, changed)
         started = time.perf_counter()
         reach = self._reach_or_why(given) if family is None else family.reach
         if isinstance(reach, str):
-            return self._unreached(given, key, args, kwargs, reach)
+            return self._run_unreachable(given, key, args, kwargs, reach)
         recorder = self._recorder(reach, given) if family is None else on_gpu.observer(family)
         recorder.codes, recorder.graph.exact = self._codes(), self.exact
         asked = self.options.get("options") or {}
@@ -369,7 +369,7 @@ class CompiledFunction(KnownFunction):
         recorder.graph.layouts = asked.get("layouts") if self.layouts else False
         watched = self._watched_or_why(recorder, reach, given, key, args, kwargs, self.function)
         if isinstance(watched, str):
-            return self._unwatched(watched, key, args, kwargs)
+            return self._run_unwatched(watched, key, args, kwargs)
         prepared, table, result = watched
         if not recorder.problems and self._runs_new_code(reach, key):
             return replaced(result, prepared.outside)
@@ -383,11 +383,11 @@ class CompiledFunction(KnownFunction):
         except Changes as problem:  # it may be the last time: state that is made once
             self.tries += 1
             if self.tries >= _TRIES:
-                self._unfit(key, str(problem), recorder.place)
+                self._mark_unfit(key, str(problem), recorder.place)
             return replaced(result, prepared.outside)
         except Exception as problem:
             if isinstance(problem, NotRecordable):
-                self._unfit(key, str(problem), recorder.place)
+                self._mark_unfit(key, str(problem), recorder.place)
             else:  # an error of the compiler: the function's own result counts, and a warning reports the error
                 self.found[key] = Unfit(f"compiling it failed with {type(problem).__name__}: {problem}")
                 self._say(self.found[key].why)
@@ -418,19 +418,19 @@ class CompiledFunction(KnownFunction):
             return False
         self.unforeseen += 1
         if self.unforeseen >= _TRIES:
-            self._unfit(key, f"it runs new code again and again: {new[0].co_name} ({new[0].co_filename})", "")
+            self._mark_unfit(key, f"it runs new code again and again: {new[0].co_name} ({new[0].co_filename})", "")
         return True
 
     def _watched_or_why(self, *given: Any) -> tuple[Prepared, dict[int, Tensor], Any] | str:
-        """Return the result of `_watched`, or the reason why the function was not run: an empty string while another thread is recording."""
+        """Return the result of `_run_watched`, or the reason why the function was not run: an empty string while another thread is recording."""
         try:
-            return self._watched(*given)
+            return self._run_watched(*given)
         except Busy:
             return ""
         except _NotPrepared as problem:
             return str(problem)
 
-    def _watched(
+    def _run_watched(
         self, recorder: StepRecorder, reach: Reach, given: Arguments, key: tuple, args: tuple, kwargs: dict, function: Callable,
         begin: Callable | None = None,
     ) -> tuple[Prepared, dict[int, Tensor], Any]:  # fmt: skip

@@ -115,7 +115,7 @@ class KnownFunction:
         self.causes.append(why)
         del self.causes[:-_CAUSES]
 
-    def _idle(self, args: tuple, kwargs: dict, first: tuple | None = None) -> Any:
+    def _run_first_sizes(self, args: tuple, kwargs: dict, first: tuple | None = None) -> Any:
         """Run eagerly because these sizes have not occurred before; if sizes never recur, drop the recordings. The `first` call of a
         kind, with this key, is observed."""
         if self.idling.one_more(sum(r.calls for r in self.recordings())):
@@ -125,7 +125,7 @@ class KnownFunction:
             self._warn(
                 "its arguments have other sizes in nearly every call, so that recordings of single sizes are not used"
             )
-        return self._as_it_is(args, kwargs) if first is None else self._observed(first, args, kwargs)
+        return self._as_it_is(args, kwargs) if first is None else self._run_observed(first, args, kwargs)
 
     def note(self, kinds: list[tuple[tuple, tuple]], observer: Observer) -> None:
         """Record first calls: their keys, their patterns, and their observers."""
@@ -137,7 +137,7 @@ class KnownFunction:
             except TypeError:  # an argument that cannot be hashed
                 pass
 
-    def _observed(self, key: tuple, args: tuple, kwargs: dict) -> Any:
+    def _run_observed(self, key: tuple, args: tuple, kwargs: dict) -> Any:
         """Run the function eagerly, and observe the code that runs."""
         with self.observer.watching(noting=marked(Arguments(args, kwargs).tensors)):
             result = self.function(*args, **kwargs)
@@ -166,20 +166,20 @@ class KnownFunction:
     def _as_it_is(self, args: tuple, kwargs: dict) -> Any:
         return self.function(*args, **kwargs)
 
-    def _by_parts(self, args: tuple, kwargs: dict) -> Any:
+    def _run_by_parts(self, args: tuple, kwargs: dict) -> Any:
         assert self.split is not None
         if self._first and isinstance(self._first[0], Module) and not splitting.is_plain(self._first[0]):
             return self.function(*args, **kwargs)
         return self.split.function(*self._first, *args, **kwargs)
 
-    def _unwatched(self, why: str, key: tuple, args: tuple, kwargs: dict) -> Any:
+    def _run_unwatched(self, why: str, key: tuple, args: tuple, kwargs: dict) -> Any:
         """Run the function eagerly after it could not be recorded: for a lasting reason `why`, or while another thread records."""
         if why:
             self.found[key] = Unfit(why)
             self._say(why)
         return self.function(*args, **kwargs)
 
-    def _eager(self, args: tuple, kwargs: dict, why: str) -> Any:
+    def _run_eagerly(self, args: tuple, kwargs: dict, why: str) -> Any:
         self._say(why)
         return self.function(*args, **kwargs)
 
@@ -197,7 +197,7 @@ class KnownFunction:
                 file, _, line = user_frame().rpartition(":")
                 warnings.warn_explicit(f"{self.name} {what}: {why}", UserWarning, file, int(line))
 
-    def _unfit(self, key: tuple, why: str, place: str) -> None:
+    def _mark_unfit(self, key: tuple, why: str, place: str) -> None:
         """Note that the function cannot be recorded for arguments of this kind: the next call splits it, if it can be split."""
         unsplit = "" if self.fullgraph or self.depth >= DEEPEST else self._found_source()
         if isinstance(unsplit, str):

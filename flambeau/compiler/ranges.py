@@ -228,7 +228,7 @@ class Ranges:
             why = call.objection()
             if why:
                 raise NotRecordable(why)
-            made = _over(call, line, t, {}) if old is None else self._extended(call, old, t)
+            made = _fit_around(call, line, t, {}) if old is None else self._extend_range(call, old, t)
         except Busy:  # for now
             return None
         except (NotRecordable, Unreachable) as problem:
@@ -243,13 +243,13 @@ class Ranges:
         return made, t
 
     @staticmethod
-    def _extended(call: DryCall, old: Range, t: int) -> Range:
+    def _extend_range(call: DryCall, old: Range, t: int) -> Range:
         """Return a program for a larger range, or one for a separate range around `t`."""
         call.reach = old.reach  # it is as it was: its guard says so
         try:
-            return _over(call, old.line, t, old.facts)
+            return _fit_around(call, old.line, t, old.facts)
         except NotRecordable:
-            return _over(call, old.line, t, {})
+            return _fit_around(call, old.line, t, {})
 
     def forget(self, one: Range, why: str) -> None:
         """Drop a program whose results differed from the function's."""
@@ -261,7 +261,7 @@ class Ranges:
         self.failed = max(self.failed, t)
 
 
-def _over(call: DryCall, line: Line, t: int, known: dict[int, Facts]) -> Range:
+def _fit_around(call: DryCall, line: Line, t: int, known: dict[int, Facts]) -> Range:
     """Run the function dry around size t, as far as recordings have one form, and make one program of them."""
     recorded, facts = call.at(line, t)
     recordings, found = {t: recorded}, {size: one for size, one in known.items() if one.form == facts.form}
@@ -274,7 +274,7 @@ def _over(call: DryCall, line: Line, t: int, known: dict[int, Facts]) -> Range:
         if size > t and size not in recordings:
             break
     for sizes in _choices(sorted(found), t):
-        functions = _fitted(sizes, [found[s].numbers for s in sizes])
+        functions = _fit_numbers(sizes, [found[s].numbers for s in sizes])
         if functions is not None:
             last = sizes[-1]
             recorded, facts = (recordings[last], found[last]) if last in recordings else call.at(line, last)
@@ -290,7 +290,7 @@ def _choices(sizes: list[int], t: int) -> Iterator[list[int]]:
             yield chosen
 
 
-def _fitted(sizes: list[int], numbers: list[list]) -> list[Function] | None:
+def _fit_numbers(sizes: list[int], numbers: list[list]) -> list[Function] | None:
     """Return each number as a function of the size, or None if one of them is not such a function."""
     columns = [tuple(map(repr, column)) for column in zip(*numbers)]
     found: dict[tuple, Function] = {}
@@ -364,7 +364,7 @@ class DryCall:
         given, known = self.given, self.known.recordings()
         if not known or any(r.counted or r.switched or r.inputs or r.derivative is not None for r in known):
             return "it has side effects other than values in memory"
-        if any(type(r.program) is not Program or _acts(r.program.graph) for r in known):
+        if any(type(r.program) is not Program or _has_side_effects(r.program.graph) for r in known):
             return "operators that change its state, or send, are called through Python"
         if given.key[-1] or given.objects or not given.tensors:
             return "arguments share memory, or are objects"
@@ -399,7 +399,7 @@ class DryCall:
         drawn = [g for r in self.known.recordings() for g in r.program.graph.draws]
         with put_back(self.reach, drawn):
             try:
-                prepared, _, result = self.known._watched(
+                prepared, _, result = self.known._run_watched(
                     recorder, self.reach, given, self.key, args, kwargs, self.known.function
                 )
             except (NotRecordable, Busy):
@@ -450,7 +450,7 @@ def refuse_constants(call: DryCall) -> None:
     )
 
 
-def _acts(graph: StepGraph) -> bool:
+def _has_side_effects(graph: StepGraph) -> bool:
     """Return whether steps that are called through Python do more than make new tensors."""
     held = {b.index for b in graph.buffers if b.source == "state"}
     calls = [s for s in graph.steps if isinstance(s, Call)]

@@ -12,15 +12,15 @@ from .overrides import disabled_torch_function
 
 def raising(names: str, error: type[Exception], message: str) -> dict[str, Callable[..., NoReturn]]:
     """Return functions for the names in a text; each raises `error` with its name in place of {}."""
-    return {name: _raising(name, error, message.format(name)) for name in names.split()}
+    return {name: _make_raising(name, error, message.format(name)) for name in names.split()}
 
 
 def returning(names: str, make: Callable[[], Any], why: str) -> dict[str, Callable[..., Any]]:
     """Return functions for the names in a text, which take any arguments and return `make()`: PyTorch's answer without the device."""
-    return {name: _returning(name, make, why) for name in names.split()}
+    return {name: _make_returning(name, make, why) for name in names.split()}
 
 
-def _returning(name: str, make: Callable[[], Any], why: str) -> Callable[..., Any]:
+def _make_returning(name: str, make: Callable[[], Any], why: str) -> Callable[..., Any]:
     def function(*args: Any, **kwargs: Any) -> Any:
         return make()
 
@@ -48,7 +48,7 @@ def absent_class(
     return type(name, bases, {**known, "__torch_function__": disabled_torch_function} if bases else known)
 
 
-def _raising(name: str, error: type[Exception], message: str) -> Callable[..., NoReturn]:
+def _make_raising(name: str, error: type[Exception], message: str) -> Callable[..., NoReturn]:
     def function(*args: Any, **kwargs: Any) -> NoReturn:
         raise error(message)
 
@@ -60,10 +60,10 @@ def _raising(name: str, error: type[Exception], message: str) -> Callable[..., N
 def unreadable(refusal: Callable[[Any, str], Exception], *more: str) -> tuple[Any, ...]:
     """Return properties in place of a plain tensor's strides, storage offset and memory format, and of `more`. Reading one raises
     refusal(tensor, what), upon which operators use the form for the tensor's own kind."""
-    return tuple(_unreadable(what, refusal) for what in ("strides", "storage offset", "memory format", *more))
+    return tuple(_make_unreadable(what, refusal) for what in ("strides", "storage offset", "memory format", *more))
 
 
-def _unreadable(what: str, refusal: Callable[[Any, str], Exception]) -> property:
+def _make_unreadable(what: str, refusal: Callable[[Any, str], Exception]) -> property:
     def refuse(self: Any) -> NoReturn:
         raise refusal(self, what)
 

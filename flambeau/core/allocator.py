@@ -87,7 +87,7 @@ def _fresh_block(size: int) -> int | None:
     return pointer
 
 
-def _to_system(pointer: int, size: int) -> None:
+def _return_to_system(pointer: int, size: int) -> None:
     """Return a block to the operating system."""
     if size < MAPPED:
         free(pointer)
@@ -162,7 +162,7 @@ class CachingAllocator:
         if size >= LARGE:
             self.large_allocated -= size
             if self.large_cached + size > self.cache_limit:
-                _to_system(pointer, size)
+                _return_to_system(pointer, size)
                 return
             self.large_cached += size
         self.free_blocks[size].append(pointer)
@@ -179,7 +179,7 @@ class CachingAllocator:
         """Return every cached block to the system."""
         for size, blocks in list(self.free_blocks.items()):
             while blocks:
-                _to_system(blocks.pop(), size)
+                _return_to_system(blocks.pop(), size)
                 if size >= LARGE:
                     self.large_cached -= size
                 else:

@@ -114,11 +114,11 @@ class Imported(NamedTuple):
     place: tuple[int, int]
 
 
-class _Lease:
+class _ForeignMemory:
     """Holder of a foreign structure, whose deleter runs when this object is freed."""
 
     def __init__(self, address: int, deleter: int | None):
-        self.address, self.deleter = address, _at_once(deleter) if deleter else None
+        self.address, self.deleter = address, _deleter_call(deleter) if deleter else None
 
     @uninterrupted
     def __del__(self) -> None:
@@ -130,7 +130,7 @@ class _Lease:
 
 
 @functools.cache
-def _at_once(deleter: int) -> Any:
+def _deleter_call(deleter: int) -> Any:
     return at_once(_DELETER(deleter))
 
 
@@ -163,6 +163,6 @@ def load(capsule: Any) -> Imported:
             step *= n
         strides = tuple(reversed(steps))
     ptr = (t.data or 0) + t.byte_offset
-    lease = _Lease(address, managed.deleter)
+    lease = _ForeignMemory(address, managed.deleter)
     _rename(capsule, used)
     return Imported(ptr, shape, strides, d, lease, place)

@@ -33,14 +33,14 @@ def unsupported(what: str) -> NamedOperand:
     )
 
 
-def _refused(what: str) -> property:
+def _make_refusing(what: str) -> property:
     def refuse(self: Any) -> NoReturn:
         raise unsupported(f"reading the {what} of a tensor here")
 
     return property(refuse)
 
 
-def _value_s(name: str) -> property:
+def _value_property(name: str) -> property:
     """Return a property that reads and writes an attribute of the value."""
 
     def read(self: Any) -> Any:
@@ -52,7 +52,7 @@ def _value_s(name: str) -> property:
     return property(read, write)
 
 
-def _method(name: str) -> Callable[..., Any]:
+def _value_method(name: str) -> Callable[..., Any]:
     """Return a method that calls the method of the value."""
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -69,33 +69,33 @@ class NamedTensor(Tensor):
     __torch_function__ = disabled_torch_function
     _prints_as_tensor = True
 
-    _strides = _refused("strides")
-    _offset = _refused("storage offset")
-    _contig = _refused("memory format")
-    _storage = _refused("memory")
-    _autograd = _value_s("_autograd")
-    _base = _value_s("_base")
-    requires_grad = _value_s("requires_grad")
-    grad_fn = _value_s("grad_fn")
-    grad = _value_s("grad")
-    is_leaf = _value_s("is_leaf")
-    output_nr = _value_s("output_nr")
-    retains_grad = _value_s("retains_grad")
-    _version = _value_s("_version")
-    data_ptr = const_data_ptr = _method("data_ptr")
-    storage_offset = _method("storage_offset")
-    untyped_storage = _method("untyped_storage")
-    storage = _method("storage")
-    storage_type = _method("storage_type")
-    is_contiguous = _method("is_contiguous")
-    is_shared = _method("is_shared")
-    is_pinned = _method("is_pinned")
-    register_hook = _method("register_hook")
-    retain_grad = _method("retain_grad")
-    _bump = _method("_bump")
-    _set_history = _method("_set_history")
-    _bare_alias = _method("_bare_alias")
-    _ensure_autograd = _method("_ensure_autograd")
+    _strides = _make_refusing("strides")
+    _offset = _make_refusing("storage offset")
+    _contig = _make_refusing("memory format")
+    _storage = _make_refusing("memory")
+    _autograd = _value_property("_autograd")
+    _base = _value_property("_base")
+    requires_grad = _value_property("requires_grad")
+    grad_fn = _value_property("grad_fn")
+    grad = _value_property("grad")
+    is_leaf = _value_property("is_leaf")
+    output_nr = _value_property("output_nr")
+    retains_grad = _value_property("retains_grad")
+    _version = _value_property("_version")
+    data_ptr = const_data_ptr = _value_method("data_ptr")
+    storage_offset = _value_method("storage_offset")
+    untyped_storage = _value_method("untyped_storage")
+    storage = _value_method("storage")
+    storage_type = _value_method("storage_type")
+    is_contiguous = _value_method("is_contiguous")
+    is_shared = _value_method("is_shared")
+    is_pinned = _value_method("is_pinned")
+    register_hook = _value_method("register_hook")
+    retain_grad = _value_method("retain_grad")
+    _bump = _value_method("_bump")
+    _set_history = _value_method("_set_history")
+    _bare_alias = _value_method("_bare_alias")
+    _ensure_autograd = _value_method("_ensure_autograd")
 
     _value: Tensor
     _dims: Names

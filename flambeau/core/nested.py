@@ -57,7 +57,7 @@ def infer(
     if type(data) in _PYTHON_SCALARS:
         found = _from_numbers((), [data], {type(data)}, target, default_dtype)
     else:
-        found = _in_bulk(data, target, default_dtype)
+        found = _convert_by_level(data, target, default_dtype)
     if found is None:
         # Array libraries' objects are often sequences too; their memory is the better source.
         if hasattr(type(data), "__dlpack__") and tensor_to_numpy(data) is None:
@@ -74,7 +74,7 @@ _REAL_SCALARS = frozenset({bool, int, float})
 _INTEGER_SCALARS = frozenset({bool, int})
 
 
-def _in_bulk(data: Any, target: dtype | None, default: dtype) -> Parsed | None:
+def _convert_by_level(data: Any, target: dtype | None, default: dtype) -> Parsed | None:
     """Convert level by level: every node of a level must be a container of one length, until the level holds numbers; else None."""
     shape: list[int] = []
     level: Any = (data,)

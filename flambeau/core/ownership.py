@@ -33,12 +33,12 @@ def planted(path: str | os.PathLike[str]) -> str | None:
         return None
     for text in dict.fromkeys((os.path.abspath(path), os.path.realpath(path))):
         for part in (Path(text), *Path(text).parents):
-            if (found := _planted(part)) is not None:
+            if (found := _ownership_problem(part)) is not None:
                 return found
     return None
 
 
-def _planted(part: Path) -> str | None:
+def _ownership_problem(part: Path) -> str | None:
     try:
         owner, above = os.lstat(part).st_uid, os.stat(part.parent).st_mode
     except OSError:

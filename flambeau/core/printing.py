@@ -69,7 +69,7 @@ class _Style:
         return self.write(value).rjust(self.width)
 
 
-def _whole(value: float) -> str:
+def _whole_number_text(value: float) -> str:
     text = f"{value:.0f}"
     return text + "." if math.isfinite(value) else text
 
@@ -78,7 +78,7 @@ def _float_style(values: np.ndarray[Any, Any], settings: PrintOptions) -> _Style
     """Return PyTorch's choice between `1.`, `1.0000` and `1.0000e+00`, from the finite non-zero values (float64)."""
     deciding = values[np.isfinite(values) & (values != 0)]
     if not deciding.size:
-        return _Style(1, _whole)
+        return _Style(1, _whole_number_text)
     magnitudes = np.abs(deciding)
     largest, smallest = float(magnitudes.max()), float(magnitudes.min())
     whole = bool((deciding == np.ceil(deciding)).all())
@@ -89,7 +89,7 @@ def _float_style(values: np.ndarray[Any, Any], settings: PrintOptions) -> _Style
     if scientific:
         write = f"{{:.{settings.precision}e}}".format
     else:
-        write = _whole if whole else f"{{:.{settings.precision}f}}".format
+        write = _whole_number_text if whole else f"{{:.{settings.precision}f}}".format
     # Zeros, infinities and NaN do not widen the column.
     return _Style(max(map(len, map(write, deciding.tolist()))), write)
 

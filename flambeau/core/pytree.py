@@ -222,14 +222,14 @@ class TreeSpec:
         return hash((self.type, str(self._context), tuple(self._children)))
 
     def __repr__(self) -> str:
-        return self._shown(0)
+        return self._format(0)
 
-    def _shown(self, indent: int) -> str:
+    def _format(self, indent: int) -> str:
         if self.type is None:
             return "*"
         name = "namedtuple" if self.type is _NAMED else self.type.__name__
         gap = ",\n" + " " * (indent + 2)
-        return f"TreeSpec({name}, {self._context}, [{gap.join(c._shown(indent + 2) for c in self._children)}])"
+        return f"TreeSpec({name}, {self._context}, [{gap.join(c._format(indent + 2) for c in self._children)}])"
 
     def unflatten(self, leaves: Iterable[Any]) -> Any:
         """Return the tree of this shape with these leaves."""
@@ -239,13 +239,13 @@ class TreeSpec:
                 f"treespec.unflatten(leaves): `leaves` has length {len(given)} but the spec refers to a pytree that holds"
                 f" {self.num_leaves} items ({self})."
             )
-        return self._built(iter(given))
+        return self._build(iter(given))
 
-    def _built(self, leaves: Any) -> Any:
+    def _build(self, leaves: Any) -> Any:
         if self.type is None:
             return next(leaves)
         return SUPPORTED_NODES[self.type].unflatten_fn(
-            [child._built(leaves) for child in self._children], self._context
+            [child._build(leaves) for child in self._children], self._context
         )
 
     def flatten_up_to(self, tree: Any) -> list[Any]:

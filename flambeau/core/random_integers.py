@@ -162,10 +162,10 @@ def randperm(generator: Generator, n: int, to: dtype = int64) -> np.ndarray[Any,
     """Draw `randperm(n)`: a shuffle that swaps each place with itself or a later one (an earlier one for a huge n)."""
     check_permutation(n, to)
     if n < COARSE:
-        return _from_int64(_shuffled(_swap_targets(generator, n)), to)
+        return _from_int64(_shuffle(_swap_targets(generator, n)), to)
     words = generator.random64(n)
     words %= np.arange(1, n + 1, dtype=np.uint64)
-    return _from_int64(_inside_out(words.view(np.int64)), to)
+    return _from_int64(_apply_swaps(words.view(np.int64)), to)
 
 
 def check_permutation(n: int, to: dtype) -> None:
@@ -189,20 +189,20 @@ def _swap_targets(generator: Generator, n: int) -> np.ndarray[Any, Any]:
     return places
 
 
-def _inside_out(targets: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _apply_swaps(targets: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return 0 ... n-1 after swapping place i with targets[i] for i = 0, 1, ... in turn; targets[i] <= i.
 
     The inverse permutation makes the same swaps in the opposite order. Counting places from the other end turns that
     into a shuffle with later targets.
     """
     last = targets.size - 1
-    inverse = last - _shuffled(last - targets[::-1])[::-1]
+    inverse = last - _shuffle(last - targets[::-1])[::-1]
     result = np.empty_like(inverse)
     result[inverse] = np.arange(targets.size)
     return result
 
 
-def _shuffled(targets: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _shuffle(targets: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return 0 ... n-1 after swapping place i with targets[i] for i = 0, 1, ... in turn; targets[i] >= i."""
     if not _MANY_SWAPS <= targets.size < 2**31:
         result = list(range(targets.size))

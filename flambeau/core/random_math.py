@@ -99,11 +99,11 @@ def fma32(a: np.ndarray[Any, Any], b: float, c: float) -> np.ndarray[Any, Any]:
     # The sum may have been rounded to a tie between two float32 numbers; step off the tie towards the true value.
     ties = (total.view(np.uint64) & _FLOAT32_TAIL) == _FLOAT32_TIE
     if ties.any():
-        total[ties] = _off_tie(product[ties], c, total[ties])
+        total[ties] = _adjust_tie(product[ties], c, total[ties])
     return total.astype(np.float32)
 
 
-def _off_tie(a: np.ndarray[Any, Any], b: float, total: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _adjust_tie(a: np.ndarray[Any, Any], b: float, total: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return `total`, the rounded a + b, moved by one unit towards the exact sum."""
     error = _sum_error(a, b, total)
     return np.where(error == 0, total, np.nextafter(total, np.copysign(np.inf, error)))

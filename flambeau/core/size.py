@@ -29,7 +29,7 @@ class Size(tuple[int, ...]):
     def __new__(cls, *sizes: Iterable[Any]) -> Size:
         if len(sizes) > 1:
             raise TypeError(f"tuple expected at most 1 argument, got {len(sizes)}")
-        return make_size([_checked(item, position) for position, item in enumerate(sizes[0])] if sizes else ())
+        return make_size([_check_item(item, position) for position, item in enumerate(sizes[0])] if sizes else ())
 
     def __init_subclass__(cls) -> NoReturn:
         raise TypeError("type 'torch.Size' is not an acceptable base type")
@@ -76,7 +76,7 @@ def new_size(sizes: Iterable[int]) -> Size:
     return shape
 
 
-def _checked(item: Any, position: int) -> int:
+def _check_item(item: Any, position: int) -> int:
     if getattr(item, "is_followed", False):  # a number that a recorder follows
         return item
     try:

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 
-def _until_then(*args: Any, **kwargs: Any) -> Any:
+def _compile_then_call(*args: Any, **kwargs: Any) -> Any:
     return _write()(*args, **kwargs)  # type: ignore[name-defined]  # noqa: F821 - a name of the function's own globals
 
 
 def written(source: Callable[[], str | types.CodeType], space: dict[str, Any]) -> Any:
     """Return the function `compute` that the text or code of `source()` defines, in the globals `space`."""
-    function: Any = types.FunctionType(_until_then.__code__, space, "compute")
+    function: Any = types.FunctionType(_compile_then_call.__code__, space, "compute")
 
     def write() -> Any:
         text = source()

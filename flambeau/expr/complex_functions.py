@@ -235,7 +235,7 @@ def _log1p(z: Pair, d: dtype) -> Pair:
     return converted(Pair(where(small, near, far), _angle(shifted, d)), d)
 
 
-def _turned(size: Expr, angle: Expr, d: dtype) -> Pair:
+def _rotate(size: Expr, angle: Expr, d: dtype) -> Pair:
     """Return size * exp(i angle) of float64 numbers; single precision needs the angle's sine in single precision only."""
     if d is dt.float32:
         turns = round_(angle * (1 / _TWO_PI))
@@ -248,7 +248,7 @@ def _pow(z: Pair, w: Pair, d: dtype) -> Pair:
     base, e = _wide(z), _wide(w)
     size = 0.5 * log(base.re * base.re + base.imaginary * base.imaginary) if d is dt.float32 else _log_size(base, d)
     angle = atan2(base.imaginary, base.re)
-    result = _turned(exp(e.re * size - e.imaginary * angle), fma(e.imaginary, size, e.re * angle), d)
+    result = _rotate(exp(e.re * size - e.imaginary * angle), fma(e.imaginary, size, e.re * angle), d)
     # nothing to the power of nothing is one; log(0) would make every other power nan
     no_power = (e.re == 0) & (e.imaginary == 0)
     of_zero = where(no_power, 1.0, where(e.re > 0, 0.0, math.nan))

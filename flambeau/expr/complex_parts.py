@@ -67,7 +67,7 @@ class Parts:
     def _operand(self, x: Expr, to: dtype) -> Pair:
         return self._operand_after(self.done[id(x)], x, to)
 
-    def _rebuilt(self, x: Expr) -> Expr:
+    def _rebuild(self, x: Expr) -> Expr:
         """Return the node on rewritten real operands."""
         new = [self.done[id(o)] for o in x.operands]
         return rebuild(x, [o for o in new if isinstance(o, Expr)])
@@ -78,12 +78,12 @@ class Parts:
         if x.op == "const":
             return x
         if x.op in _LEAVES:
-            new = self._rebuilt(x)
+            new = self._rebuild(x)
             return self.leaf(new) if mine.is_complex else self.replace(new)
         if x.op == "cast":
             return self._cast(x, mine)
         if not mine.is_complex and not any(self.types[id(k)].is_complex for k in kids):
-            return self._rebuilt(x)
+            return self._rebuild(x)
         if x.op in ("call", "bitcast"):
             raise TypeError(f"'{x.op}' is not defined on complex numbers")
         if x.op == "complex":
@@ -122,7 +122,7 @@ class Parts:
         source = x.args[0]
         value = self.done[id(source)]
         if not mine.is_complex:
-            return self._rebuilt(x) if isinstance(value, Expr) else cast(_as_real(value, mine), x.args[1])
+            return self._rebuild(x) if isinstance(value, Expr) else cast(_as_real(value, mine), x.args[1])
         z = self._operand(source, mine)
         return Pair(z.re, cast(const(0.0), mine.to_real()) if z.im is None else z.im)
 

@@ -24,11 +24,11 @@ def _bottom_up(root: Expr, real: bool) -> Expr:
     done: dict[int, Expr] = {}
     for x in walk((root,)):
         new = rebuild(x, [done[id(o)] for o in x.operands])
-        done[id(x)] = _simplified(new, real)
+        done[id(x)] = _simplify_node(new, real)
     return done[id(root)]
 
 
-def _simplified(x: Expr, real: bool) -> Expr:
+def _simplify_node(x: Expr, real: bool) -> Expr:
     op = x.op
     if real and op in _REAL_IDENTITIES:
         return x.args[0]

@@ -86,12 +86,12 @@ def read_unconverted(program: Program) -> None:
                 reader = matches.calls[k]
                 loop = None if reader is None else loop_in(reader)  # as an earlier exchange has left it
                 if loop is not None:
-                    now = _reading(loop, *both)
+                    now = _load_source_directly(loop, *both)
                     matches.exchange(k, fused_call(now, list(now.results)), [])
     matches.finish()
 
 
-def _reading(loop: Loop, source: Value, target: Value) -> Loop:
+def _load_source_directly(loop: Loop, source: Value, target: Value) -> Loop:
     """Return a loop that reads `source` in place of `target`, which was converted from it."""
     reads, values = list(loop.reads), {}
     for k, (p, d) in enumerate(loop.reads):

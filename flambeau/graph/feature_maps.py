@@ -121,10 +121,10 @@ class Unit:
             return [fused_call(loop, list(loop.results))]
         wanted, made = [other(v) for v in _results(call)], _results(now)
         now.makes = makes[: len(made)]  # without what kernels made for themselves
-        return [now] if list(map(_walked, wanted)) == list(map(_walked, made)) else None
+        return [now] if list(map(_nontrivial_dims, wanted)) == list(map(_nontrivial_dims, made)) else None
 
 
-def _walked(v: Value) -> list[tuple[int, int]]:
+def _nontrivial_dims(v: Value) -> list[tuple[int, int]]:
     """Return sizes and strides of the dimensions of more than one element."""
     return [(n, s) for n, s in zip(v.shape, v.strides) if n > 1]
 
@@ -142,20 +142,20 @@ def units(program: Program) -> tuple[list[Unit], dict[int, FeatureMap]]:
     known = _Finder(program).known
     found = []
     for call in program.calls:
-        unit = None if call.fixed else _unit(call, known)
+        unit = None if call.fixed else _make_unit(call, known)
         if unit is not None:
             found.append(unit)
     return found, known
 
 
-def _unit(call: Call, known: dict[int, FeatureMap]) -> Unit | None:
+def _make_unit(call: Call, known: dict[int, FeatureMap]) -> Unit | None:
     values = _values(call)
     maps = {v.buffer: known[v.buffer] for v in values if v.buffer in known}
     if not maps or any(m.moved(v, 0) is None for v in values if (m := maps.get(v.buffer)) is not None):
         return None
     convolution, gain = convolution_of(call), 0.0
     if convolution is None and call.op.channels_last is not None:
-        told = _gain(call)
+        told = _time_saved(call)
         if told is None or any(_is_map(v) and v.buffer not in maps for v in values):
             return None
         gain = told
@@ -164,7 +164,7 @@ def _unit(call: Call, known: dict[int, FeatureMap]) -> Unit | None:
     return Unit(call, maps, convolution, gain)
 
 
-def _gain(call: Call) -> float | None:
+def _time_saved(call: Call) -> float | None:
     """Return the time a call saves with channels last, by its record; None if its kernels do not take that layout."""
     return None if call.op.channels_last is None else call.op.channels_last(**call.op.bind(call.args, call.kwargs))
 
@@ -194,7 +194,7 @@ class _Finder:
             convolution = convolution_of(call)
             if convolution is not None:
                 self._learn_all([v for n, v in convolution.tensors.items() if n in _MAPS])
-            elif _gain(call) is not None:
+            elif _time_saved(call) is not None:
                 self._learn_all(_values(call))
             elif call.op.kind == "pointwise" or call.op.formula is not None:
                 formulas.append([v for v in (*call.arguments(), *call.returned()) if v.is_whole])

@@ -20,9 +20,9 @@ from ..ops.machinery.record import Op
 from .loops import LONG, Loop, Place, Read, aligned, as_value, loop_of, rounded, turned
 from .program import NO_MEMORY, Call, Program
 
-_BACK = 48  # how many calls a loop looks back for one that it can join
-_POINTERS = 16  # of a fused loop
-_NODES = 400  # of its formulas
+_MAX_DISTANCE = 48  # how many calls a loop looks back for one that it can join
+_MAX_POINTERS = 16  # of a fused loop
+_MAX_NODES = 400  # of its formulas
 
 
 def fuse(program: Program) -> None:
@@ -34,7 +34,7 @@ def fuse(program: Program) -> None:
         if loop is None or len(loop.parts) == 1:
             calls.append(slot.call if loop is None else loop.parts[0])  # type: ignore[arg-type]
             continue
-        keep = [p for p in loop.results if joining.is_shared(p.buffer, i) or _read_before(loop, p)]
+        keep = [p for p in loop.results if joining.is_shared(p.buffer, i) or _reads_before_writing(loop, p)]
         if keep:
             calls.append(fused_call(loop, keep))
     program.calls = calls
@@ -101,7 +101,7 @@ class Joining:
         last = slots.pop()
         up = True  # whether the way is free
         between: list[_Slot] = []
-        for position in range(place - 1, max(-1, place - 1 - _BACK), -1):
+        for position in range(place - 1, max(-1, place - 1 - _MAX_DISTANCE), -1):
             before = slots[position]
             both = None if before.loop is None else self.joined(before.loop, last.loop, self._is_used)
             if both is not None and (up or not any(s.before(before) for s in between)):
@@ -116,7 +116,7 @@ class Joining:
         slots.insert(place, last)
 
 
-def _read_before(loop: Loop, p: Place) -> bool:
+def _reads_before_writing(loop: Loop, p: Place) -> bool:
     """Return whether a loop reads a result's memory before writing it, so that the memory belongs to an earlier value."""
     return any(isinstance(q, Place) and q.buffer == p.buffer for q, _ in loop.reads)
 
@@ -189,12 +189,12 @@ def _share_places(first: Loop, second: Loop) -> bool:
 def _fits(first: Loop, second: Loop, reads: list[Read], results: Any, is_used: Callable[[int], bool]) -> bool:
     """Return whether the joined loop stays within the device's limits on pointers and operations."""
     pointers = sum(isinstance(p, Place) for p, _ in reads) + sum(is_used(p.buffer) for p in results)
-    if pointers > _POINTERS:
+    if pointers > _MAX_POINTERS:
         return False
     (nodes, long), *each = (
         _lengths(tuple(root for root, _ in r.values())) for r in (results, first.results, second.results)
     )
-    return nodes <= _NODES and (backend_of(first.device).hides_latency or long <= max(1, *(n for _, n in each)))
+    return nodes <= _MAX_NODES and (backend_of(first.device).hides_latency or long <= max(1, *(n for _, n in each)))
 
 
 @functools.cache

@@ -25,8 +25,8 @@ from .loops import Loop, Number, Place, loop_of
 from .program import Call, Program, Value
 from .reductions import FusedReduction, reduced
 
-_LARGEST = 1 << 22  # elements of a tensor for which a launch of its own is as good
-_FEWEST = 2
+_MAX_ELEMENTS = 1 << 22  # elements of a tensor for which a launch of its own is as good
+_MIN_MEMBERS = 2
 
 
 @record
@@ -53,12 +53,12 @@ class _Group:
 def gather(program: Program) -> None:
     """Collect calls of the same kind into one call on lists."""
     members: list[Any] = [member_of(call) or reduced_member(call) for call in program.calls]
-    if sum(m is not None for m in members) < _FEWEST:
+    if sum(m is not None for m in members) < _MIN_MEMBERS:
         return
     for backwards in (False, True):
         calls = program.calls[::-1] if backwards else program.calls
         rows = members[::-1] if backwards else members
-        groups = _grouped(calls, rows)
+        groups = _find_groups(calls, rows)
         taken = {id(m.call) for g in groups for m in g.members}
         at = {g.position: g for g in groups}
         now: list[Call] = []
@@ -74,7 +74,7 @@ def gather(program: Program) -> None:
         program.calls, members = (now[::-1], left[::-1]) if backwards else (now, left)
 
 
-def _grouped(calls: list[Call], members: list[Any]) -> list[_Group]:
+def _find_groups(calls: list[Call], members: list[Any]) -> list[_Group]:
     """Return groups of calls that can all move to the position of the first of them, in the given order."""
     touched: dict[int, int] = {}
     written: dict[int, int] = {}
@@ -85,7 +85,7 @@ def _grouped(calls: list[Call], members: list[Any]) -> list[_Group]:
         reads, writes = call.reads() - call.writes(), call.writes()
         if member is not None:
             group = open_groups.get(member.key)
-            if group is not None and _reaches(group.position, reads, writes, touched, written):
+            if group is not None and _can_move_to(group.position, reads, writes, touched, written):
                 group.members.append(member)
                 place = group.position
             else:
@@ -95,10 +95,10 @@ def _grouped(calls: list[Call], members: list[Any]) -> list[_Group]:
             touched[b] = max(place, touched.get(b, -1))
         for b in writes:
             written[b] = max(place, written.get(b, -1))
-    return [g for g in groups if len(g.members) >= _FEWEST]
+    return [g for g in groups if len(g.members) >= _MIN_MEMBERS]
 
 
-def _reaches(
+def _can_move_to(
     position: int, reads: set[int], writes: set[int], touched: dict[int, int], written: dict[int, int]
 ) -> bool:
     """Return whether a call with these reads and writes can move to a position: no later call touches what it needs."""
@@ -113,7 +113,7 @@ def member_of(call: Call) -> Member | None:
     if not isinstance(alone.op.impl, FusedMap):
         return None
     loop, keep = alone.op.impl.loop, alone.op.impl.keep
-    if len(loop.sizes) != 1 or loop.sizes[0] > _LARGEST:
+    if len(loop.sizes) != 1 or loop.sizes[0] > _MAX_ELEMENTS:
         return None
     if any(p.strides != (1,) for p in keep) or not _is_even(loop):
         return None

@@ -158,12 +158,12 @@ def turned(a: Loop, b: Loop) -> tuple[Loop, Loop] | None:
         where = {(s, n): d for d, (s, n) in enumerate(zip(second.strides, y.sizes))}
         order = [where.get((s, n)) for s, n in zip(first.strides, x.sizes)]
         found = [d for d in order if d is not None]
-        if len(set(found)) == len(x.sizes) == len(y.sizes) and _goes_along(y, second):
+        if len(set(found)) == len(x.sizes) == len(y.sizes) and _is_adjacent_along(y, second):
             return x, y.walked([y.sizes[d] for d in found], [(d, 1) for d in found])
     return None
 
 
-def _goes_along(loop: Loop, place: Place) -> bool:
+def _is_adjacent_along(loop: Loop, place: Place) -> bool:
     """Return whether elements that are adjacent in an operand are adjacent (or constant) in all operands."""
     inner = next((d for d, s in enumerate(place.strides) if s == 1), None)
     return inner is not None and all(r.strides[inner] in (0, 1) for r in loop.places())
@@ -173,7 +173,7 @@ def loop_of(call: Call) -> Loop | None:
     """Return a call as a loop over a formula; None if it computes anything else."""
     if call.fixed or call.op.draws or call.op.reads_values:
         return None
-    meaning = _meaning(call)
+    meaning = _pointwise_parts(call)
     if meaning is None:
         return None
     impl, operands, params, out_dtype, target = meaning
@@ -186,12 +186,12 @@ def loop_of(call: Call) -> Loop | None:
     form = _form(impl, operands, params, out_dtype, target, call.op.formula is not None)
     if form is None or form.dtype is not target.dtype:
         return None
-    return _collapsed(call, target, form, _reads(impl, form, operands, params, target))
+    return _collapse_loop(call, target, form, _reads(impl, form, operands, params, target))
 
 
 def conversion_of(call: Call) -> tuple[Value, Value] | None:
     """Return (input, result) of a call that only converts between floating-point dtypes, both dense in the same order; None for others."""
-    meaning = None if call.fixed or call.changes or len(call.makes) != 1 else _meaning(call)
+    meaning = None if call.fixed or call.changes or len(call.makes) != 1 else _pointwise_parts(call)
     loop = None if meaning is None else loop_of(call)
     if (
         meaning is None
@@ -209,7 +209,7 @@ def conversion_of(call: Call) -> tuple[Value, Value] | None:
     return (source, target) if source.dtype.is_floating_point and target.dtype.is_floating_point else None
 
 
-def _meaning(call: Call) -> tuple[Pointwise, tuple, tuple, dtype | None, Any] | None:
+def _pointwise_parts(call: Call) -> tuple[Pointwise, tuple, tuple, dtype | None, Any] | None:
     """Return the pointwise operator of a call, its operands and parameters, the requested dtype, and the result; None for other calls."""
     op = call.op
     if op.formula is not None:
@@ -272,7 +272,7 @@ def _reads(impl: Pointwise, form: Form, operands: tuple, params: tuple, target: 
     return found
 
 
-def _collapsed(call: Call, target: Value, form: Form, reads: list[Read]) -> Loop | None:
+def _collapse_loop(call: Call, target: Value, form: Form, reads: list[Read]) -> Loop | None:
     """Return the loop of a call over as few dimensions as its operands allow."""
     out = Place(target.buffer, target.start, tuple(target.strides))
     return collapsed(call, target.shape, reads, {out: (form.roots[0], form.dtype)}, target.device)

@@ -41,7 +41,7 @@ def _split_once(program: Program) -> bool:
             continue
         users = matches.only_pair(call.results.buffer)
         reader = None if users is None or users[0] != i else matches.calls[users[1]]
-        further = None if reader is None or len(copies) > _MOST else _all_through(copies, reader)
+        further = None if reader is None or len(copies) > _MOST else _store_all_directly(copies, reader)
         if reader is not None and users is not None and further and matches.first_touch(reader.makes[0]) == users[1]:
             matches.replace(i, further, [users[1]])
             found = True
@@ -52,10 +52,10 @@ def _split_once(program: Program) -> bool:
     return found
 
 
-def _all_through(copies: list[Call], reader: Call) -> list[Call] | None:
+def _store_all_directly(copies: list[Call], reader: Call) -> list[Call] | None:
     """Return copies that store where `reader` would copy or convert their result to, the first of which makes that memory; else None."""
     loop = None if reader.changes or len(reader.makes) != 1 else loop_in(reader)
-    found = [] if loop is None else [now for copy in copies if (now := _through(copy, loop)) is not None]
+    found = [] if loop is None else [now for copy in copies if (now := _store_directly(copy, loop)) is not None]
     for k, copy in enumerate(found):
         copy.makes, copy.changes = ([], frozenset(reader.makes)) if k else (list(reader.makes), frozenset())
     return found if len(found) == len(copies) else None
@@ -71,7 +71,7 @@ def _are_storable(call: Call, i: int, matches: Matches) -> bool:
     return True
 
 
-def _through(copy: Call, after: Loop) -> Call | None:
+def _store_directly(copy: Call, after: Loop) -> Call | None:
     """Return a copy that stores where a loop would copy or convert its result to; None if the loop does anything else."""
     if len(after.results) != 1 or len(after.reads) != 1:
         return None

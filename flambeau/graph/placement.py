@@ -24,7 +24,7 @@ def place(program: Program) -> None:
         outs, several = found
         gone: list[int] = []
         for at in call.op.strided:
-            gone += _moved(matches, outs, at, i, gone)
+            gone += _store_at_destination(matches, outs, at, i, gone)
         if gone:
             kernel = Kernel(call.op, outs[0].device, several)
             parts = (call, *(p for k in gone for p in (program.calls[k].parts or (program.calls[k],))))
@@ -37,7 +37,7 @@ def place(program: Program) -> None:
     matches.finish()
 
 
-def _moved(matches: Matches, outs: list[Value], at: int, i: int, gone: list[int]) -> list[int]:
+def _store_at_destination(matches: Matches, outs: list[Value], at: int, i: int, gone: list[int]) -> list[int]:
     """Replace a result by the destination of its only copy; return the position of that copy, or [] if there is another use."""
     out = outs[at]
     users = matches.only_pair(out.buffer)

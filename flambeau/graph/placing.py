@@ -43,23 +43,23 @@ def place_parts(program: Program) -> None:
     known: dict[int, Sum] = {}  # by buffer
     for i, call in matches:
         if call.op.places is not None and not call.rewritten:
-            known.update(_placed(call, i))
+            known.update(_sum_of_parts(call, i))
             continue
-        found = _added(call, known, matches)
+        found = _added_sums(call, known, matches)
         if found is None:
             continue
-        both = _joined(known[found[0]], known[found[1]], call, i)
+        both = _join_sums(known[found[0]], known[found[1]], call, i)
         if both is None:
             continue
         target = call.results
         if sum(numel_of(p.target.shape) for p in both.parts) < numel_of(target.shape):
             known[target.buffer] = both
         elif all(matches.unchanged({p.source.buffer}, p.position, i) for p in both.parts):
-            matches.replace(i, _copies(both, call), [k for k in both.gone if k != i])
+            matches.replace(i, _copy_calls(both, call), [k for k in both.gone if k != i])
     matches.finish()
 
 
-def _placed(call: Call, i: int) -> dict[int, Sum]:
+def _sum_of_parts(call: Call, i: int) -> dict[int, Sum]:
     out = call.results
     if not isinstance(out, Value) or len(call.makes) != 1 or not out.is_whole or call.changes:
         return {}
@@ -89,7 +89,7 @@ def _box(part: Value, whole: Value) -> Box | None:
     return tuple(box) if plain else None
 
 
-def _added(call: Call, known: dict[int, Sum], matches: Matches) -> tuple[int, int] | None:
+def _added_sums(call: Call, known: dict[int, Sum], matches: Matches) -> tuple[int, int] | None:
     """Return the buffers of two sums of parts that a call adds up, if nothing else reads them; else None."""
     loop = None if call.rewritten or len(call.makes) != 1 or call.changes else loop_of(call)
     if loop is None or len(loop.reads) != 2 or not isinstance(call.results, Value) or not call.results.is_whole:
@@ -112,7 +112,7 @@ def _added(call: Call, known: dict[int, Sum], matches: Matches) -> tuple[int, in
     return both[0], both[1]
 
 
-def _joined(a: Sum, b: Sum, call: Call, i: int) -> Sum | None:
+def _join_sums(a: Sum, b: Sum, call: Call, i: int) -> Sum | None:
     """Return both sums as one, over the memory of the call's result; None if parts overlap."""
     if any(all(b < end and start < e for (b, e), (start, end) in zip(p.box, q.box)) for p in a.parts for q in b.parts):
         return None
@@ -121,7 +121,7 @@ def _joined(a: Sum, b: Sum, call: Call, i: int) -> Sum | None:
     return Sum(parts, [*a.gone, *b.gone, i])
 
 
-def _copies(found: Sum, call: Call) -> list[Call]:
+def _copy_calls(found: Sum, call: Call) -> list[Call]:
     """Return a copying call for each part. They add zero as the sum did, so that no negative zero remains."""
     calls: list[Call] = []
     for k, p in enumerate(found.parts):

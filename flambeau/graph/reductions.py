@@ -42,7 +42,7 @@ def fuse_into_reductions(program: Program) -> None:
         loop = None if maker is None else _single(maker)
         if found is None or users is None or loop is None or not matches.unchanged(loop.read(), *users):
             continue
-        both = _joined(loop, call, *found)
+        both = _join_loop(loop, call, *found)
         if both is not None:
             matches.exchange(i, both, [users[0]])
     matches.finish()
@@ -94,7 +94,7 @@ class Reduced(NamedTuple):
 
 def reduced(call: Call) -> Reduced | None:
     """Return a call as a reduction; None for other calls."""
-    meaning = None if call.fixed or call.changes else _meaning(call)
+    meaning = None if call.fixed or call.changes else _reduction_parts(call)
     if meaning is None:
         return None
     value, impl, dim, requested = meaning
@@ -106,7 +106,7 @@ def reduced(call: Call) -> Reduced | None:
     return Reduced(value, impl, reduced_dims(dim, len(value.shape)), requested)
 
 
-def _meaning(call: Call) -> tuple[Any, Reduction, Any, dtype | None] | None:
+def _reduction_parts(call: Call) -> tuple[Any, Reduction, Any, dtype | None] | None:
     """Return a reduction's operand, the reduction, its dimensions as they were given, and the dtype; None for other calls."""
     op, impl = call.op, call.op.impl
     if op.reduces is not None:
@@ -129,7 +129,7 @@ def _single(call: Call) -> Loop | None:
     return loop if alone else None
 
 
-def _joined(
+def _join_loop(
     loop: Loop, call: Call, value: Value, impl: Reduction, dims: tuple[int, ...], requested: dtype | None
 ) -> Call | None:
     ((place, (root, d)),) = loop.results.items()

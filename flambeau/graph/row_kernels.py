@@ -152,14 +152,14 @@ class _Body:
     def statements(self) -> list[ir.Statement]:
         k = self.kernel
         for together in _stages(k.used, k.sums):
-            roots = [self._along(k.sums[n]) for n in together]
+            roots = [self._loop_formula(k.sums[n]) for n in together]
             for n in together:
                 self.block.append(ir.Assign(f"sum{n}", float32, const(0.0)))
             body: list[ir.Statement] = [
                 ir.Assign(f"sum{n}", float32, ir.var(f"sum{n}", float32) + cast(root, float32), reassociate=True)
                 for n, root in zip(together, roots)
             ]
-            self.block.append(along(k.width, [*self._ahead(), *body]))
+            self.block.append(along(k.width, [*self._read_ahead(), *body]))
         # Everything is computed before anything is stored: results may share the memory of operands.
         elements: list[ir.Statement] = []
         stores: list[ir.Statement] = []
@@ -167,41 +167,41 @@ class _Body:
         late: list[ir.Statement] = []
         for at, (p, root, _) in enumerate(k.stored):
             value = ir.var(f"value{at}", float32)
-            computed = self._along(root) if p.level == "e" else self._row(root)
+            computed = self._loop_formula(root) if p.level == "e" else self._row(root)
             (elements if p.level == "e" else rows).append(ir.Assign(f"value{at}", float32, cast(computed, float32)))
             index = self._index(p.level, p.outer)
             (stores if p.level == "e" else late).append(ir.Store(self.outs[at], index, value))
         for c, root in enumerate(k.columns):
             place = k.column(c)
-            total = ir.load(self.partial, place) + cast(self._along(root), float32)
+            total = ir.load(self.partial, place) + cast(self._loop_formula(root), float32)
             self.block.append(along(k.width, [ir.Store(self.partial, place, total, reassociate=True)]))
         if elements:
             self.block.append(along(k.width, [*elements, *stores]))
         self.block += [*rows, *late]
         return self.block
 
-    def _ahead(self) -> list[ir.Statement]:
+    def _read_ahead(self) -> list[ir.Statement]:
         """Read all operands of an element in the first loop, so that loads do not wait for a sum."""
         rows = [] if self.asked else [k for k, level in self.kernel.levels.items() if level == "e"]
         self.asked = True
         return [ir.Assign(f"ahead{k}", float32, self._operand(k)) for k in rows]
 
-    def _along(self, root: Expr) -> Expr:
+    def _loop_formula(self, root: Expr) -> Expr:
         """Return a formula inside a loop over elements; parts that are the same for all elements are computed before the loop."""
         done: dict[int, Expr] = {}
-        return self._placed(root, done)
+        return self._place_formula(root, done)
 
-    def _placed(self, x: Expr, done: dict[int, Expr]) -> Expr:
+    def _place_formula(self, x: Expr, done: dict[int, Expr]) -> Expr:
         if id(x) not in done:
             if self._is_row(x) and x.op != "const" and _is_number(x):
-                done[id(x)] = self._hold(x)
+                done[id(x)] = self._keep_in_register(x)
             elif x.op == "arg":
                 done[id(x)] = self._operand(x.args[0])
             else:
-                done[id(x)] = rebuild(x, [self._placed(o, done) for o in x.operands])
+                done[id(x)] = rebuild(x, [self._place_formula(o, done) for o in x.operands])
         return done[id(x)]
 
-    def _hold(self, x: Expr) -> Expr:
+    def _keep_in_register(self, x: Expr) -> Expr:
         if id(x) not in self.held:
             name = f"held{len(self.held)}"
             self.block.append(ir.Assign(name, float32, cast(self._row(x), float32)))

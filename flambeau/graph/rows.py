@@ -93,7 +93,7 @@ class RowGroup:
 
 def fuse_rows(program: Program) -> None:
     """Fuse calls that compute from the same rows."""
-    joining = Joining(program, _item, _joined)
+    joining = Joining(program, _item, _join_groups)
     calls: list[Call] = []
     for i, slot in enumerate(joining.slots):
         group = slot.loop
@@ -238,7 +238,7 @@ def _of_rows(loop: Loop, like: RowGroup) -> RowGroup | None:
             mine = [*(p for p, _ in cut.reads if isinstance(p, Place)), *cut.results]
             which = next(p for p in mine if (p.buffer, p.start) == spot[:2])
             order = _dimensions(which.strides, cut.sizes, spot.outer, like.dims, width)
-            group = None if order is None else _ordered(cut, like, *order)
+            group = None if order is None else _reorder_dims(cut, like, *order)
             if group is not None:
                 return group
     return None
@@ -261,7 +261,7 @@ def _dimensions(
     return (found, left) if inside and math.prod(sizes[k] for k in left) == width else None
 
 
-def _ordered(loop: Loop, like: RowGroup, order: list[int], inner: list[int]) -> RowGroup | None:
+def _reorder_dims(loop: Loop, like: RowGroup, order: list[int], inner: list[int]) -> RowGroup | None:
     """Return the loop as a group with the dimensions of `like`, or None."""
 
     def spot(p: Any) -> Any:
@@ -295,7 +295,7 @@ def _step(strides: tuple[int, ...], sizes: tuple[int, ...]) -> int | None:
     return step
 
 
-def _aligned(first: RowGroup, second: RowGroup) -> tuple[RowGroup, RowGroup] | None:
+def _align_groups(first: RowGroup, second: RowGroup) -> tuple[RowGroup, RowGroup] | None:
     """Return both groups over the same dimensions of rows."""
     if first.dims == second.dims:
         return first, second
@@ -306,7 +306,7 @@ def _aligned(first: RowGroup, second: RowGroup) -> tuple[RowGroup, RowGroup] | N
     return first.split(cuts), second.split(cuts)
 
 
-def _joined(first: Any, second: Any, is_used: Callable[[int], bool]) -> RowGroup | None:
+def _join_groups(first: Any, second: Any, is_used: Callable[[int], bool]) -> RowGroup | None:
     """Return one group that does the work of both in order; None if the result would differ or nothing is gained."""
     if isinstance(first, Loop) and isinstance(second, Loop):
         return None
@@ -314,7 +314,7 @@ def _joined(first: Any, second: Any, is_used: Callable[[int], bool]) -> RowGroup
         first = _of_rows(first, second)
     elif isinstance(second, Loop):
         second = _of_rows(second, first)
-    pair = None if first is None or second is None or first.width != second.width else _aligned(first, second)
+    pair = None if first is None or second is None or first.width != second.width else _align_groups(first, second)
     if pair is None or not _compatible(*pair):
         return None
     first, second = pair

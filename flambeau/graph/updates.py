@@ -31,14 +31,14 @@ def _scale(matches: Matches, i: int) -> None:
     call, found = matches.calls[i], {}
     assert call is not None
     for grad in call.args[1]:
-        scaled = _scaled(matches, grad, i)
+        scaled = _scaling_position(matches, grad, i)
         if scaled is not None:
             found[scaled[0]] = scaled[1]
     if len(found) == len(call.args[1]) and len(set(found.values())) == 1:
         matches.exchange(i, replace(call, args=(*call.args, list(found.values())), makes=[]), list(found))
 
 
-def _scaled(matches: Matches, grad: Value, i: int) -> tuple[int, Value] | None:
+def _scaling_position(matches: Matches, grad: Value, i: int) -> tuple[int, Value] | None:
     """The position of the call that multiplies a gradient by a float32 number, if only the update at `i` reads it then; and the number."""
     users = matches.users(grad.buffer)
     if users is None or len(users) < 2 or users[-1] != i or grad.dtype is not float32:

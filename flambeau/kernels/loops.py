@@ -188,7 +188,7 @@ class LoopKernel:
         compiled: dict[tuple[Any, ...], Callable[..., Any]] = {}
 
         def elsewhere(where: device, *operands: Any) -> None:
-            moved, dtypes, blocks = self._moved(where, operands, templates)
+            moved, dtypes, blocks = self._device_arguments(where, operands, templates)
             key = (where, *dtypes)
             run = compiled.get(key)
             if run is None:
@@ -221,7 +221,7 @@ class LoopKernel:
         exec(compile(source, f"{__file__}<entry>", "exec"), space)  # the text is made of operand positions only
         return space["entry"]
 
-    def _moved(
+    def _device_arguments(
         self, where: device, operands: tuple[Any, ...], templates: list[Any]
     ) -> tuple[list[Any], tuple[dtype, ...], list[UntypedStorage]]:
         """Return the native arguments of a call on another device than the CPU, the dtypes of its buffers, and memory to be kept until it has
@@ -239,13 +239,13 @@ class LoopKernel:
                 moved.append(value._storage.ptr + value._offset * value.dtype.itemsize)
                 dtypes.append(value.dtype)
             elif isinstance(value, np.ndarray):
-                moved.append(self._copied(value, where, blocks))
+                moved.append(self._copy_array(value, where, blocks))
                 dtypes.append(FROM_NUMPY[value.dtype])
             elif template is not None:
                 moved.append(int(value) if isinstance(value, np.integer) else value)
         return moved, tuple(dtypes), blocks
 
-    def _copied(self, array: np.ndarray[Any, Any], where: device, blocks: list[UntypedStorage]) -> int:
+    def _copy_array(self, array: np.ndarray[Any, Any], where: device, blocks: list[UntypedStorage]) -> int:
         if not array.flags.c_contiguous:
             raise ValueError(f"{self!r}: a NumPy operand must be contiguous")
         block = UntypedStorage(array.nbytes, where)

@@ -110,7 +110,7 @@ def test_interrupting_a_recording(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = flambeau.compile(training.step)
     compiled(*data(0))
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(recorder.StepRecorder, "_launched", _interrupted)
+        patch.setattr(recorder.StepRecorder, "_record_launch", _interrupted)
         compiled(*data(1))
     goes_on(training, compiled)
 

@@ -176,14 +176,14 @@ def test_a_first_call_that_cannot_be_told_apart_is_followed_by_others():
 def test_loops_are_rehearsed_in_pieces(monkeypatch):
     """Of a large parameter and its state only some elements are copied at a time, and all of them are compared."""
     copies, pieces = [], []
-    put_back = first_run.Rehearsal._put_back
+    put_back = first_run.Rehearsal._restore_copies
 
     def watched(self, given):
         copies.append(sum(len(old) for _, old, _ in given))
         put_back(self, given)
 
     piece = first_run.Rehearsal.piece
-    monkeypatch.setattr(first_run.Rehearsal, "_put_back", watched)
+    monkeypatch.setattr(first_run.Rehearsal, "_restore_copies", watched)
     monkeypatch.setattr(first_run.Rehearsal, "piece", lambda self, *a: (pieces.append(a[1:]), piece(self, *a))[1])
 
     def run(compile):

@@ -145,13 +145,13 @@ def test_only_what_is_changed_is_copied_for_the_comparison(monkeypatch):
     from flambeau.compiler.runtime import first_run
 
     saved = []
-    put_back = first_run.Rehearsal._put_back
+    put_back = first_run.Rehearsal._restore_copies
 
     def watched(self, copies):
         saved.append(sum(len(old) for _, old, _ in copies))
         put_back(self, copies)
 
-    monkeypatch.setattr(first_run.Rehearsal, "_put_back", watched)
+    monkeypatch.setattr(first_run.Rehearsal, "_restore_copies", watched)
     model = nn.Sequential(nn.Linear(64, 64), nn.BatchNorm1d(64), nn.Linear(64, 64))
     optimizer = flambeau.optim.SGD(model[2].parameters(), lr=0.1)
 

@@ -144,12 +144,12 @@ def _load_or_build(source: ir.Kernel | Callable[[], ir.Kernel], key: str) -> tup
         signature, code, told = _unpack(stored)
         return _place(signature, code, told)
     with NOTICE.compiling():
-        signature, code, told = _built(source)
+        signature, code, told = _build_cached(source)
     cache.write(name, _pack(signature, code, told))
     return _place(signature, code, told)
 
 
-def _built(source: ir.Kernel | Callable[[], ir.Kernel]) -> tuple[str, image.Image, Facts]:
+def _build_cached(source: ir.Kernel | Callable[[], ir.Kernel]) -> tuple[str, image.Image, Facts]:
     """Return a kernel's signature, machine code, and facts."""
     kernel = source if isinstance(source, ir.Kernel) else source()
     verify(kernel)

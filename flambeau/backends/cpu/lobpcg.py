@@ -19,7 +19,7 @@ def eigenpairs(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the extreme eigenvalues of a v = e b v and their vectors, as many as x has columns, from the guess x."""
     k = x.shape[1]
-    x, values = _best(_orthonormal(x, b), a, largest, k)
+    x, values = _best_approximations(_orthonormal_basis(x, b), a, largest, k)
     scale = np.linalg.norm(a) + (np.abs(values).max() * np.linalg.norm(b) if b is not None else np.abs(values).max())
     step = x[:, :0]
     lowest, waited = np.inf, 0
@@ -31,8 +31,8 @@ def eigenpairs(
         if size <= tol * scale or waited > _PATIENCE:
             break
         downhill = residual if preconditioner is None else preconditioner @ residual
-        basis = _orthonormal(np.concatenate([x, downhill, step], 1), b)
-        fresh, values = _best(basis, a, largest, k)
+        basis = _orthonormal_basis(np.concatenate([x, downhill, step], 1), b)
+        fresh, values = _best_approximations(basis, a, largest, k)
         step = fresh - x @ (x.conj().T @ _times(b, fresh))
         x = fresh
     return values, x
@@ -42,7 +42,7 @@ def _times(b: np.ndarray | None, x: np.ndarray) -> np.ndarray:
     return x if b is None else b @ x
 
 
-def _orthonormal(s: np.ndarray, b: np.ndarray | None) -> np.ndarray:
+def _orthonormal_basis(s: np.ndarray, b: np.ndarray | None) -> np.ndarray:
     """Return an orthonormal basis, in the inner product of b, of the span of s; (nearly) dependent columns are dropped."""
     s = s / np.maximum(np.linalg.norm(s, axis=0), np.finfo(s.dtype).tiny)
     for _ in range(2):  # the second pass removes what rounding left of the first
@@ -52,7 +52,7 @@ def _orthonormal(s: np.ndarray, b: np.ndarray | None) -> np.ndarray:
     return s
 
 
-def _best(basis: np.ndarray, a: np.ndarray, largest: bool, k: int) -> tuple[np.ndarray, np.ndarray]:
+def _best_approximations(basis: np.ndarray, a: np.ndarray, largest: bool, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the k best approximations to eigenvectors in a subspace, and their values."""
     values, vectors = np.linalg.eigh(basis.conj().T @ (a @ basis))
     order = np.argsort(-values if largest else values)[:k]

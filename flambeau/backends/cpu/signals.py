@@ -28,17 +28,17 @@ def hide(f: Function) -> str:
     """Emit code that blocks signals; return the address of the previous mask, for `show`. No effect on systems without such signals
     (Windows)."""
     before = f.slot(_SET)
-    f.call("void", _hiding(), f"ptr {before}")
+    f.call("void", _hide_function(), f"ptr {before}")
     return before
 
 
 def show(f: Function, before: str) -> None:
     """Emit code that restores the signal mask."""
-    f.call("void", _showing(), f"ptr {before}")
+    f.call("void", _show_function(), f"ptr {before}")
 
 
 @functools.cache
-def _hiding() -> Function:
+def _hide_function() -> Function:
     f = Function("define internal void @hide_signals(ptr %before) noinline nounwind")
     if hasattr(signal, "pthread_sigmask"):
         faults = sum(1 << (getattr(signal, name) - 1) for name in _FAULTS)
@@ -50,7 +50,7 @@ def _hiding() -> Function:
 
 
 @functools.cache
-def _showing() -> Function:
+def _show_function() -> Function:
     f = Function("define internal void @show_signals(ptr %before) noinline nounwind")
     if hasattr(signal, "pthread_sigmask"):
         f.call("i32", "@pthread_sigmask", f"i32 {int(signal.SIG_SETMASK)}", "ptr %before", "ptr null")

@@ -65,12 +65,12 @@ class _Gradient:
         self.loose = None if self.kept is grad else weakref.ref(grad)
         self.bytes = None if self.kept is grad else Bytes(grad)
 
-    def _old(self) -> Tensor | None:
+    def _value_before(self) -> Tensor | None:
         return self.kept if self.loose is None else self.loose()
 
     def is_new(self) -> bool:
         """Return whether the leaf has another gradient now."""
-        old = self._old()
+        old = self._value_before()
         return self.leaf.grad is not old or (old is None and self.loose is not None)
 
     def now(self) -> Bytes | None:
@@ -79,7 +79,7 @@ class _Gradient:
         return Bytes(grad) if _on_device(grad) or (grad is not None and not grad.numel()) else None
 
     def put_back(self, with_values: bool) -> None:
-        old = self._old()
+        old = self._value_before()
         if self.bytes is not None and (old is None or (with_values and not old._storage.ptr)):
             old = self.bytes.tensor(with_values)
             self.loose = weakref.ref(old)

@@ -184,7 +184,7 @@ def users_part(live: list[Tensor]) -> str:
     return ""
 
 
-class _Reseeded(watching.Watcher):
+class _SeedWatcher(watching.Watcher):
     """Watcher for the state of a random generator being set: the graph of a backward pass does not know that of the forward pass."""
 
     def __init__(self, told: list[str]):
@@ -199,7 +199,7 @@ def watched(prepared: Prepared, told: list[str]) -> Iterator[None]:
     """Context manager: note in `told` why the backward pass inside cannot become a graph. Code that the function has run is known, and what it
     reads is guarded: a checkpoint runs it again. The gradients of the results' leaves must be all that the pass computes."""
     observer, gradients = CodeObserver(), Gradients(prepared.state)
-    with watching.watch(_Reseeded(told)), observer.watching(told.append):
+    with watching.watch(_SeedWatcher(told)), observer.watching(told.append):
         yield
     known = prepared.reach.observer.ran
     told += [

@@ -121,7 +121,7 @@ class GraphRecorded(Recorded):
         if limit > _LARGE:
             gc.collect()  # a history may hold itself
         # A run that needs much memory is made now, before the graph has memory of its own.
-        swings = self._swings(tensors, before, eager, arguments, run) if limit > _LARGE else None
+        swings = self._measure_swings(tensors, before, eager, arguments, run) if limit > _LARGE else None
         self._undo(before, arguments, gradients=False)
 
         def compared() -> str:
@@ -142,7 +142,7 @@ class GraphRecorded(Recorded):
 
         made: list[UntypedStorage] = []
         if not failed:
-            self._write_down(tensors, run, before)
+            self._record_program(tensors, run, before)
         problem = "" if self.written is None else compared()
         if problem:
             self._drop_capture()
@@ -190,7 +190,7 @@ class GraphRecorded(Recorded):
     def _memory(self) -> DeviceMemory:
         return memories()[self.where.index or 0]
 
-    def _write_down(self, tensors: list[Tensor], run: Callable[..., Any], before: StateBefore) -> None:
+    def _record_program(self, tensors: list[Tensor], run: Callable[..., Any], before: StateBefore) -> None:
         """Record the call as a program of operator calls and rewrite it; a call that is more than that is captured itself."""
         product_tuning.tune(self.where)
         self._make_room()
@@ -221,9 +221,9 @@ class GraphRecorded(Recorded):
         exceed the limit. What the graph must hold is known from captures that are thrown away."""
         index, memory = self.where.index or 0, self._memory()
         for most in (MOST, 1, 0):
-            found = self._sketched(tensors, run, before, arguments, most)
+            found = self._capture_sketch(tensors, run, before, arguments, most)
             if found is not None and product_tuning.tune(self.where):  # other algorithms need other memory
-                found = self._sketched(tensors, run, before, arguments, most)
+                found = self._capture_sketch(tensors, run, before, arguments, most)
             if found is None:
                 return None, most
             sketch, results = found
@@ -235,7 +235,7 @@ class GraphRecorded(Recorded):
                 break
         return graphs.handle_of(index, pool), most  # type: ignore[arg-type]
 
-    def _sketched(
+    def _capture_sketch(
         self, tensors: list[Tensor], run: Callable[..., Any], before: StateBefore, arguments: list[Copy], most: int
     ) -> tuple[Sketch, list[int]] | None:
         """Make a capture that is thrown away: return the memory that it needs and the sizes of its results, or None if it fails."""
@@ -347,7 +347,7 @@ class GraphRecorded(Recorded):
     def run(self, tensors: Any) -> Any:
         made, reused = self._storages()
         self.program.run(tensors, made, self._options())
-        self._leave(tensors, made, reused)
+        self._apply_side_effects(tensors, made, reused)
         self.calls += 1
         return self._result(tensors, made)
 
@@ -373,7 +373,7 @@ class GraphRecorded(Recorded):
         """Return the state that the function has left behind after an eager run."""
         gradients = {id(g.leaf): g.now() for g in before.grads if g.is_new()}
         changed: list[Any] = [Copy(tensors[i]) for i, _ in self.argument_bumps]
-        return _left_behind(before, changed, result, gradients)
+        return _side_effects(before, changed, result, gradients)
 
     def _graph_outcome(self, tensors: list[Tensor], made: list, before: StateBefore) -> Outcome:
         gradients = {
@@ -381,7 +381,7 @@ class GraphRecorded(Recorded):
             for s in self.grads
         }
         changed: list[Any] = [tensors[i] for i, _ in self.argument_bumps]
-        return _left_behind(before, changed, self.make(tensors, made, None), gradients)
+        return _side_effects(before, changed, self.make(tensors, made, None), gradients)
 
     def _differs(
         self,
@@ -403,15 +403,15 @@ class GraphRecorded(Recorded):
                 return "it does not do the same in each call"
             apart = [d for d in ours.distances(eager, before.sums) if not d[2].is_noise()]
         if not apart or any(math.isinf(d.apart) for _, _, d in apart):
-            return _told(apart, before, eager)
+            return _describe_difference(apart, before, eager)
         if swings is None:
-            swings = self._swings(tensors, before, eager, arguments, run)
+            swings = self._measure_swings(tensors, before, eager, arguments, run)
             self._undo(before, arguments)
             self.program.capture.replay()
             left.put_back()
-        return _told([d for d in apart if not d[2].is_noise(swings.get(d[:2], 0.0))], before, eager)
+        return _describe_difference([d for d in apart if not d[2].is_noise(swings.get(d[:2], 0.0))], before, eager)
 
-    def _swings(
+    def _measure_swings(
         self, tensors: list[Tensor], before: StateBefore, eager: Outcome, arguments: list[Copy], run: Callable[..., Any]
     ) -> dict[Any, float]:
         """Return how much the function's outcome changes when its inputs change by rounding alone."""
@@ -449,7 +449,7 @@ class GraphRecorded(Recorded):
         return [{positions.get(id(leaf), id(leaf)): g for leaf, g in zip(leaves, given)}] if outputs else [], ""
 
 
-def _left_behind(before: StateBefore, changed: list[Any], result: Any, gradients: dict[int, Any]) -> Outcome:
+def _side_effects(before: StateBefore, changed: list[Any], result: Any, gradients: dict[int, Any]) -> Outcome:
     results = tensors_in(result)
     return Outcome(
         [sums(t) for t in before.tensors], changed, list(map(summary, results)), [t.shape for t in results], gradients
@@ -467,7 +467,7 @@ def _differentiate_otherwise(ours: list[dict[int, Any]], theirs: list[dict[int, 
     return ""
 
 
-def _told(apart: list[Any], before: StateBefore, eager: Outcome) -> str:
+def _describe_difference(apart: list[Any], before: StateBefore, eager: Outcome) -> str:
     """Describe the first difference, or return "" if there is none."""
     if not apart:
         return ""

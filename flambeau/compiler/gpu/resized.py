@@ -56,7 +56,7 @@ class ResizedRecording(GraphRecorded):
         after = generator.state_bytes()
         generator.set_state_bytes(before)
         try:
-            problem = self._compared(tensors, run, result)
+            problem = self._compare_run(tensors, run, result)
             if generator.state_bytes() != after:
                 problem = problem or "it does not draw as many random numbers in each call"
         except Exception as error:
@@ -68,7 +68,7 @@ class ResizedRecording(GraphRecorded):
         del self.prepared
         return problem, result
 
-    def _compared(self, tensors: list[Tensor], run: Callable[..., Any], result: Any) -> str:
+    def _compare_run(self, tensors: list[Tensor], run: Callable[..., Any], result: Any) -> str:
         """Capture the call, run the graph, and return why its results differ from the function's, or ""."""
         before = self._mine.in_use()
         self._mine.enter()

@@ -213,16 +213,16 @@ class Outcome(NamedTuple):
     def distances(self, other: Outcome, before: list[Any]) -> Iterator[tuple[str, Any, Distance]]:
         """Yield each difference from another run as (kind, index, distance). `before` has the states that both runs started from."""
         for i, (a, b) in enumerate(zip(self.states, other.states)):
-            yield from _apart("state", i, a, b, before[i])
+            yield from _compare_values("state", i, a, b, before[i])
         for i, (a, b) in enumerate(zip(self.arguments, other.arguments)):
-            yield from _apart("argument", i, a, b)
+            yield from _compare_values("argument", i, a, b)
         for i, (a, b) in enumerate(zip(self.results, other.results)):
-            yield from _apart("result", i, a, b)
+            yield from _compare_values("result", i, a, b)
         for i, a in self.gradients.items():
-            yield from _apart("gradient", i, a, other.gradients.get(i))
+            yield from _compare_values("gradient", i, a, other.gradients.get(i))
 
 
-def _apart(what: str, which: Any, a: Any, b: Any, old: Any = None) -> Iterator[tuple[str, Any, Distance]]:
+def _compare_values(what: str, which: Any, a: Any, b: Any, old: Any = None) -> Iterator[tuple[str, Any, Distance]]:
     if a is None and b is None:
         return
     found = _FAR if a is None else distance(a, b, old)

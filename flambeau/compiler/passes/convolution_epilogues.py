@@ -20,11 +20,11 @@ _Y, _BIAS, _SCALE, _EXTRA, _TABLE = 0, 4, 5, 6, 7  # arguments of the native fun
 
 def join_followers(graph: StepGraph, results: set[int]) -> None:
     """Fuse batch norm in evaluation, addition and `relu` into the Winograd convolution before them, if nothing else reads its result."""
-    while any(_joined(graph, results, i) for i in range(len(graph.steps))):
+    while any(_join_followers(graph, results, i) for i in range(len(graph.steps))):
         pass
 
 
-def _joined(graph: StepGraph, results: set[int], i: int) -> bool:
+def _join_followers(graph: StepGraph, results: set[int], i: int) -> bool:
     step = graph.steps[i]
     if not isinstance(step, Launch) or step.other is None or step.other.calls[0].plan.described.kind != "forward":
         return False
@@ -67,31 +67,31 @@ def _with_loop(graph: StepGraph, step: Launch, follower: Launch) -> list[Launch]
         if not (_SCALE in places and _BIAS in places) or graph.buffers[bias.buffer].source != "state":
             return []
         scale, shift = places[_SCALE], places[_BIAS]
-        first, places[_SCALE], places[_BIAS] = _with_bias(graph, follower.name, told, bias, scale, shift)
+        first, places[_SCALE], places[_BIAS] = _add_channel_loop(graph, follower.name, told, bias, scale, shift)
         again |= {scale: Same(_SCALE), shift: Ref(places[_SCALE].buffer, 4 * told.tensors["y"][0][1])}
-        step = _unsame(step, bias)
+        step = _pass_bias_separately(step, bias)
     arguments = [places.get(k, a) for k, a in enumerate(given)]
     arguments[_Y] = out
     if positive:
         arguments[_TABLE] = winograd.positive(given[_TABLE])
     instead = [again.get(a, a) if type(a) is Ref else a for a in follower.arguments]
-    return [*first, _and_then(step, follower, arguments, OtherCall(follower.address, follower.signature, instead))]
+    return [*first, _append_call(step, follower, arguments, OtherCall(follower.address, follower.signature, instead))]
 
 
 def _places(found: list[tuple[Step, Ref | None]]) -> dict[int, Any] | None:
     """Return the arguments of the native function for the following steps: a factor and an addend for each channel, then a tensor to add;
     None if others are left."""
     places: dict[int, Any] = {}
-    for position, step in _TAKEN:
+    for position, step in _NATIVE:
         if found and found[0][0] == step:
             places[position] = found.pop(0)[1]
     return None if found else places
 
 
-_TAKEN = ((_SCALE, Step("mul", (), CHANNEL)), (_BIAS, Step("add", (), CHANNEL)), (_EXTRA, Step("add", (), EACH)))
+_NATIVE = ((_SCALE, Step("mul", (), CHANNEL)), (_BIAS, Step("add", (), CHANNEL)), (_EXTRA, Step("add", (), EACH)))
 
 
-def _with_bias(
+def _add_channel_loop(
     graph: StepGraph, name: str, told: Any, bias: Ref, scale: Ref, shift: Ref
 ) -> tuple[list[Launch], Ref, Ref]:
     """Make a loop over channels for a convolution with a bias of its own: return it, the place of the factors followed by the addends, and
@@ -105,7 +105,7 @@ def _with_bias(
     return [emitted(graph, Loop((channels,), reads, results, (), cpu), name)], both, moved
 
 
-def _and_then(step: Launch, follower: Launch, arguments: list[Any], call: OtherCall) -> Launch:
+def _append_call(step: Launch, follower: Launch, arguments: list[Any], call: OtherCall) -> Launch:
     assert step.other is not None
     other = step.other._replace(calls=(*step.other.calls, call))
     name = f"{step.name}, {follower.name}"
@@ -115,7 +115,7 @@ def _and_then(step: Launch, follower: Launch, arguments: list[Any], call: OtherC
     )
 
 
-def _unsame(step: Launch, bias: Ref) -> Launch:
+def _pass_bias_separately(step: Launch, bias: Ref) -> Launch:
     """Return the step with the bias itself as an argument of its other call, because that argument of the step will change."""
     assert step.other is not None
     first, *rest = step.other.calls

@@ -27,7 +27,7 @@ def fewer_products(graph: StepGraph, results: set[int]) -> None:
     steps: list[Any] = []
     for call, group in itertools.groupby(graph.steps, lambda step: step.call or step):
         found = convolution_of(call) if isinstance(call, Call) else None
-        steps += (found and _rewritten(graph, call, found)) or list(group)
+        steps += (found and _rewrite_call(graph, call, found)) or list(group)
     graph.steps = steps
 
 
@@ -38,7 +38,7 @@ def described(found: Convolution) -> Described:
     return Described(kind, tensors, next(iter(found.tensors.values())).dtype, operands.geometry(2, *found.window))
 
 
-def _rewritten(graph: StepGraph, call: Call, found: Convolution) -> list[Launch]:
+def _rewrite_call(graph: StepGraph, call: Call, found: Convolution) -> list[Launch]:
     """Return the launches that replace the native calls of a convolution; none where these stay."""
     told = described(found)
     sizes = sizes_of(told)

@@ -38,12 +38,12 @@ def join_epilogues(graph: StepGraph, results: set[int]) -> None:
     i = 0
     while i < len(graph.steps):
         step = graph.steps[i]
-        told = _told(step) if isinstance(step, Launch) else None
-        if told is None or not _joined(graph, results, i, told, plans):
+        told = _product_description(step) if isinstance(step, Launch) else None
+        if told is None or not _join_loops(graph, results, i, told, plans):
             i += 1
 
 
-def _told(step: Launch) -> Product | Described | None:
+def _product_description(step: Launch) -> Product | Described | None:
     """Return the description of a step that is a product or a convolution in float32, else None."""
     plan: Any = step.plan
     if type(plan) is DirectProduct:
@@ -66,11 +66,11 @@ class _Chain:
     loops: tuple[Launch, ...] = ()
 
 
-def _joined(graph: StepGraph, results: set[int], i: int, told: Any, plans: dict[Any, Any]) -> bool:
+def _join_loops(graph: StepGraph, results: set[int], i: int, told: Any, plans: dict[Any, Any]) -> bool:
     """Join the loops that follow step `i` with it, and return whether the joined step has moved down to the place of the last of them."""
     step = graph.steps[i]
     chains = [_Chain(i, i, step.arguments[_RESULT])]
-    while not graph.portable and (longer := _longer(graph, results, chains[-1], told)) is not None:
+    while not graph.portable and (longer := _extend_chain(graph, results, chains[-1], told)) is not None:
         chains.append(longer)
     for chain in reversed(chains):
         key = (step.plan.address, chain.steps, type(step.arguments[_BIAS]) is Ref)
@@ -106,7 +106,7 @@ def _launch(step: Launch, chain: _Chain, plan: Any) -> Launch:
     signature = jit.signatures[address]
     tensors = [a for a in step.arguments[_RESULT:] if type(a) is Ref]
     given = [chain.out, *tensors[1:], *chain.operands]
-    other = None if _ADDED in chain.steps or not chain.loops else _other(step, chain, given)
+    other = None if _ADDED in chain.steps or not chain.loops else _replaced_calls(step, chain, given)
     names = "".join(f", {loop.name}" for loop in chain.loops)
     arguments = [plan.address, *given, *[None] * (len(signature) - 1 - len(given))]
     weight = step.weight + sum(loop.weight for loop in chain.loops)
@@ -114,7 +114,7 @@ def _launch(step: Launch, chain: _Chain, plan: Any) -> Launch:
     return Launch(f"{step.name}{names}", address, signature, arguments, plan, weight, other, call=call)
 
 
-def _other(step: Launch, chain: _Chain, given: list[Ref]) -> Other:
+def _replaced_calls(step: Launch, chain: _Chain, given: list[Ref]) -> Other:
     """Return the calls that a joined step replaces: all loops work in place, on its result."""
     inside = {step.arguments[_RESULT], *(loop.arguments[1] for loop in chain.loops)}
     places = {ref: Same(position) for position, ref in enumerate(given, 1)}
@@ -124,7 +124,7 @@ def _other(step: Launch, chain: _Chain, given: list[Ref]) -> Other:
 
     calls = [OtherCall(step.address, step.signature, list(map(same, step.arguments)), step.plan)]
     calls += [OtherCall(s.address, s.signature, list(map(same, s.arguments))) for s in chain.loops]
-    return Other(tuple(calls), ((_RESULT, 4 * _size(_told(step))),))
+    return Other(tuple(calls), ((_RESULT, 4 * _size(_product_description(step))),))
 
 
 def _size(told: Any) -> int:
@@ -135,7 +135,7 @@ def _size(told: Any) -> int:
 # -- what follows ---------------------------------------------------------------------------------------------------------
 
 
-def _longer(graph: StepGraph, results: set[int], chain: _Chain, told: Any) -> _Chain | None:
+def _extend_chain(graph: StepGraph, results: set[int], chain: _Chain, told: Any) -> _Chain | None:
     """Return the chain extended by the one loop that reads its result, or None if oneDNN cannot apply that loop's operations."""
     y, step = chain.out, graph.steps[chain.at]
     users = (k for k in range(chain.last + 1, len(graph.steps)) if _uses(graph.steps[k], y.buffer))

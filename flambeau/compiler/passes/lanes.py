@@ -70,7 +70,7 @@ def _rows(step: Launch) -> _Rows | None:
 def _split(run: list[_Rows], group: int, lanes: int) -> list[Launch]:
     """Return the steps of a run divided among several threads, or unchanged if there are too few rows or steps to gain by that."""
     plain = [rows.step for rows in run]
-    if len(run) < _FEWEST_STEPS or run[0].batch < lanes * _FEWEST_ROWS or not _apart(run):
+    if len(run) < _FEWEST_STEPS or run[0].batch < lanes * _FEWEST_ROWS or not _has_independent_rows(run):
         return plain
     ends = [run[0].batch * lane // lanes for lane in range(lanes + 1)]
     plans: dict[Any, Any] = {}
@@ -84,7 +84,7 @@ def _split(run: list[_Rows], group: int, lanes: int) -> list[Launch]:
     return found
 
 
-def _apart(run: list[_Rows]) -> bool:
+def _has_independent_rows(run: list[_Rows]) -> bool:
     """Return whether the rows of the batch are independent: each piece of memory has rows of the batch and begins at the same place in all
     steps, or has rows of all time steps, or is only read."""
     firsts = sorted(rows.first for rows in run if rows.first is not None)

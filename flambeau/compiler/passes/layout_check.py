@@ -41,7 +41,7 @@ class AsRecorded:
         self.memory: dict[int, np.ndarray] = {}  # what stands for buffers
         written = {r.buffer for call in self.relaid.steps for r in call.writes()}
         mine, together = relaid.writes(), len(relaid.made) > 1
-        self.turned = {} if together else self._turnable()
+        self.turned = {} if together else self._convertible_maps()
         for b in dict.fromkeys(r.buffer for call in self.relaid.steps for r in call.refs()):
             held = program.graph.buffers[b]
             if (
@@ -61,9 +61,9 @@ class AsRecorded:
         """Copy the feature maps whose layout cannot be changed in place."""
         for b, (last, feature_map) in self.relaid.maps.items():
             if b not in self.turned and self._is_there(last):  # not between two calls that became one step
-                self._pixels(b, feature_map)[...] = self._there(last, feature_map).transpose(0, 2, 1)
+                self._pixels(b, feature_map)[...] = self._map_in_step_layout(last, feature_map).transpose(0, 2, 1)
 
-    def _turnable(self) -> dict[int, tuple[int, FeatureMap]]:
+    def _convertible_maps(self) -> dict[int, tuple[int, FeatureMap]]:
         """Return the feature maps whose layout can be changed in place, by buffers of the recorded calls: only the program uses them, and no
         two share memory."""
         maps, offsets = self.relaid.maps, self.program.offsets
@@ -72,7 +72,7 @@ class AsRecorded:
         apart = all(a[1] <= b[0] for a, b in zip(spans, spans[1:]))
         return found if apart else {}
 
-    def _turn(self, back: bool) -> None:
+    def _convert_maps(self, back: bool) -> None:
         """Convert feature maps to the recorded layout, or back to the step's."""
         for last, feature_map in self.turned.values():
             sides = (feature_map.pixels, feature_map.channels)
@@ -103,13 +103,13 @@ class AsRecorded:
             place = program.address(Ref(last, 0))
             if last in mine:
                 prints.append((place, Print(place, feature_map.bytes, kind_of(feature_map.dtype))))
-        self._turn(False)
+        self._convert_maps(False)
         if len(self.relaid.made) == 1:
             self._fill()
         for call in calls:
             self._call(call)
         terms = {b: self._terms(b) for b in self.memory if maps.get(b, (b, None))[0] in mine and b not in maps}
-        self._turn(True)
+        self._convert_maps(True)
         if not all(ours.matches(place) for place, ours in prints):
             raise Differs(f"{self.relaid.made[-1].name} gives something else with feature maps in another layout")
         for b in self.memory:
@@ -119,15 +119,15 @@ class AsRecorded:
             place = program.address(Ref(last, 0))
             if found is not None:
                 ours = Print(place, found.bytes, kind_of(found.dtype))
-                self._there(last, found)[...] = self._pixels(b, found).transpose(0, 2, 1)
+                self._map_in_step_layout(last, found)[...] = self._pixels(b, found).transpose(0, 2, 1)
                 same = ours.matches(place)
             else:
-                same = self._near(b, place, terms[b])
+                same = self._agrees_up_to_rounding(b, place, terms[b])
                 ctypes.memmove(place, self._at(b), self._size(b))
             if not same:
                 raise Differs(f"{self.relaid.made[-1].name} gives something else with feature maps in another layout")
 
-    def _near(self, b: int, place: int, terms: float) -> bool:
+    def _agrees_up_to_rounding(self, b: int, place: int, terms: float) -> bool:
         """Return whether sums over feature maps agree up to rounding. Terms may cancel, so their magnitude `terms` counts as well."""
         size = self._size(b) // 4 * 4
         ours, theirs = (numbers(at, size, np.float32) for at in (place, self._at(b)))
@@ -159,7 +159,7 @@ class AsRecorded:
             return np.frombuffer(raw, _kind(feature_map)).reshape(shape)
         return self.memory[b][: feature_map.bytes].view(_kind(feature_map)).reshape(shape)
 
-    def _there(self, last: int, feature_map: FeatureMap) -> np.ndarray:
+    def _map_in_step_layout(self, last: int, feature_map: FeatureMap) -> np.ndarray:
         """Return the feature map as an array, in the memory that the step uses."""
         raw: Any = (ctypes.c_char * feature_map.bytes).from_address(self.program.address(Ref(last, 0)))
         return np.frombuffer(raw, _kind(feature_map)).reshape(

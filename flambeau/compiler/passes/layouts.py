@@ -145,7 +145,7 @@ class _Rewriting:
         for call in self.program.calls:
             unit = self.units.get(call)
             mine = [] if unit is None else [b for b in unit.maps if b in self.last]
-            now = self._relaid(unit, mine) if unit is not None and mine else None
+            now = self._rewrite_call(unit, mine) if unit is not None and mine else None
             self._needs(call.touches() - set(mine if now else ()), False)
             if now is not None:
                 self._needs(set(mine), True, now[0].op.kind == "pointwise")
@@ -158,7 +158,7 @@ class _Rewriting:
                 self._copy(b, False)
         self.program.calls = self.calls
 
-    def _relaid(self, unit: Unit, mine: list[int]) -> list[Call] | None:
+    def _rewrite_call(self, unit: Unit, mine: list[int]) -> list[Call] | None:
         """Return the calls that replace a call, with its maps `mine` channels-last; None if that is not possible."""
         for b in mine:
             if b not in self.other:

@@ -29,8 +29,8 @@ def free_earlier(graph: StepGraph, results: set[int]) -> None:
     made: set[int] = set()
     while waiting:
         k = 0
-        if _grows(graph, waiting[0], own, left, made) > _SMALL and not _prepared(graph, ordered[-1:], waiting[0]):
-            k = _freeing(graph, waiting[: _AHEAD + 1], own, left, made)
+        if _growth(graph, waiting[0], own, left, made) > _SMALL and not _prepared(graph, ordered[-1:], waiting[0]):
+            k = _choose_next(graph, waiting[: _AHEAD + 1], own, left, made)
         step = waiting.pop(k)
         ordered.append(step)
         for b in _touched(step) & own:
@@ -51,14 +51,14 @@ def _touched(step: Any) -> set[int]:
     return {r.buffer for r in step.refs()}
 
 
-def _grows(graph: StepGraph, step: Any, own: set[int], left: dict[int, int], made: set[int]) -> int:
+def _growth(graph: StepGraph, step: Any, own: set[int], left: dict[int, int], made: set[int]) -> int:
     """Return by how many bytes the memory in use grows with a step."""
     touched = _touched(step) & own
     size = lambda b: graph.buffers[b].size  # noqa: E731
     return sum(size(b) for b in touched if b not in made) - sum(size(b) for b in touched if left[b] == 1)
 
 
-def _freeing(graph: StepGraph, waiting: list[Any], own: set[int], left: dict[int, int], made: set[int]) -> int:
+def _choose_next(graph: StepGraph, waiting: list[Any], own: set[int], left: dict[int, int], made: set[int]) -> int:
     """Choose the next step: the one that frees most, of those that depend on none before them."""
     best, found = -_SMALL, 0
     read: set[int] = set()
@@ -68,7 +68,7 @@ def _freeing(graph: StepGraph, waiting: list[Any], own: set[int], left: dict[int
             break
         writes, reads = {r.buffer for r in step.writes()}, {r.buffer for r in step.reads()}
         if k and not (writes & (read | written) or reads & written):
-            grows = _grows(graph, step, own, left, made)
+            grows = _growth(graph, step, own, left, made)
             if grows < best:
                 best, found = grows, k
         read |= reads
@@ -111,13 +111,13 @@ def recompute(graph: StepGraph, results: set[int]) -> None:
                 users.setdefault(b, []).append(i)
         at_worst = [b for b, (first, last) in lives.items() if first < worst < last and graph.buffers[b].size > _SMALL]
         for b in sorted(at_worst, key=lambda b: -graph.buffers[b].size):
-            if _again(graph, b, worst, users, lives, own):
+            if _twice(graph, b, worst, users, lives, own):
                 break
         else:
             return
 
 
-def _again(graph: StepGraph, b: int, worst: int, users: dict[int, list[int]], lives: Lives, own: set[int]) -> bool:
+def _twice(graph: StepGraph, b: int, worst: int, users: dict[int, list[int]], lives: Lives, own: set[int]) -> bool:
     """Compute buffer `b` a second time, after the step `worst` of peak memory; return whether that is possible."""
     made, *uses = users[b]
     step = graph.steps[made]

@@ -156,7 +156,7 @@ class Derivative:
         if node is None or node.live is None or node.derivative is not self or not node.is_quiet():
             self.undifferentiated = -sys.maxsize
             return
-        grads = [_made_up(*layout) for layout in self.layouts]
+        grads = [_varied_gradient(*layout) for layout in self.layouts]
         try:
             with no_grad():
                 node.found(list(grads))
@@ -289,7 +289,7 @@ class Derivative:
                 self.casts += [other] if all(same) else []
 
 
-def _made_up(shape: tuple, strides: tuple, d: Any, where: Any) -> Tensor:
+def _varied_gradient(shape: tuple, strides: tuple, d: Any, where: Any) -> Tensor:
     """Return a gradient of varied values, in which nothing cancels."""
     n = math.prod(shape)
     values = empty_strided((n,), (1,), float32, where).fill_(1).cumsum(0).cos()

@@ -84,7 +84,7 @@ def holds_numbers(graph: StepGraph) -> bool:
 def _found(program: Placed, call: Call, result: Any, made: list[UntypedStorage]) -> dict[int, UntypedStorage]:
     """Return the storages of the buffers that later steps need."""
     needed = [b for b in call.makes if b in program.needed]
-    found = {} if call.results is None else _compared(program, call, result)
+    found = {} if call.results is None else _check_results(program, call, result)
     missing = [b for b in needed if b not in found]
     if missing and call.call is not None:
         shown = zip(parts_of(call.call.results), parts_of(result))
@@ -96,7 +96,7 @@ def _found(program: Placed, call: Call, result: Any, made: list[UntypedStorage])
     buffers = program.graph.buffers
     if any(b not in found or max(found[b].capacity, found[b].size_bytes) != buffers[b].size for b in needed):
         if call.results is not None:
-            raise OtherLayout(_said(call))
+            raise OtherLayout(_varying_result_message(call))
         sizes = [buffers[b].size for b in call.makes]
         raise RuntimeError(
             f"{call.name} made buffers of {[s.capacity for s in made]} bytes instead of {sizes} when a compiled function called it"
@@ -104,12 +104,12 @@ def _found(program: Placed, call: Call, result: Any, made: list[UntypedStorage])
     return {b: found[b] for b in needed}
 
 
-def _compared(program: Placed, call: Call, result: Any) -> dict[int, UntypedStorage]:
+def _check_results(program: Placed, call: Call, result: Any) -> dict[int, UntypedStorage]:
     """Return the storages of new results, by buffer; raise OtherLayout unless all results have their recorded layout."""
     tensors = [t for t in parts_of(result) if t is not None]
     assert call.results is not None
     if len(tensors) != len(call.results):
-        raise OtherLayout(_said(call))
+        raise OtherLayout(_varying_result_message(call))
     found: dict[int, UntypedStorage] = {}
     for t, v in zip(tensors, call.results):
         place, storage = Ref(v.buffer, v.start), t._storage
@@ -120,11 +120,11 @@ def _compared(program: Placed, call: Call, result: Any) -> dict[int, UntypedStor
         elif place.buffer >= 0:
             same = same and storage.ptr + start == program.address(place)
         if not same:
-            raise OtherLayout(_said(call))
+            raise OtherLayout(_varying_result_message(call))
     return found
 
 
-def _said(call: Call) -> str:
+def _varying_result_message(call: Call) -> str:
     return (
         f"what {call.name} gives looks otherwise from call to call: it depends on a number that it reads from a tensor"
     )

@@ -34,11 +34,11 @@ def program_of(graph: StepGraph, results: set[int]) -> Program:
     for call, group in itertools.groupby(graph.steps, lambda step: step.call or step):
         steps = list(group)
         whole = isinstance(call, Call) and (call.steps is None or call.steps == steps)
-        program.calls += [_with_steps(graph, call, steps)] if whole else [_between(graph, [step]) for step in steps]
+        program.calls += [_attach_steps(graph, call, steps)] if whole else [_as_call(graph, [step]) for step in steps]
     return program
 
 
-def _with_steps(graph: StepGraph, call: Call, steps: list[Any]) -> Call:
+def _attach_steps(graph: StepGraph, call: Call, steps: list[Any]) -> Call:
     """Attach native steps to a call; memory that they touch besides the operator's arguments counts as changed."""
     written, touched = effects(graph, steps)
     known = call.reads()
@@ -48,20 +48,20 @@ def _with_steps(graph: StepGraph, call: Call, steps: list[Any]) -> Call:
     return call
 
 
-def _between(graph: StepGraph, steps: list[Any]) -> Call:
+def _as_call(graph: StepGraph, steps: list[Any]) -> Call:
     """Return a step that belongs to no operator as a call that cannot be made again."""
     written, touched = effects(graph, steps)
     read = [Value(b, 0, make_size((1,)), (1,), uint8, cpu) for b in sorted(touched)]
     stays = isinstance(steps[0], (Test, Performed))
-    return Call(_step(steps[0].name), _refused, tuple(read), {}, changes=frozenset(written), steps=steps, stays=stays)
+    return Call(_step(steps[0].name), _refuse, tuple(read), {}, changes=frozenset(written), steps=steps, stays=stays)
 
 
 @functools.lru_cache(256)
 def _step(name: str) -> Op:
-    return Op(name, "primitive", _refused, (), differentiable=False)
+    return Op(name, "primitive", _refuse, (), differentiable=False)
 
 
-def _refused(*args: Any) -> None:
+def _refuse(*args: Any) -> None:
     raise RuntimeError("native calls between operators cannot be made through the door")
 
 
@@ -72,7 +72,7 @@ def lowered(program: Program, planner: Planner) -> list[Any]:
 
 def named(name: str) -> Call:
     """Return a call that stands for no operator and has only a name."""
-    return Call(_step(name), _refused, (), {})
+    return Call(_step(name), _refuse, (), {})
 
 
 def joined_call(steps: list[Any]) -> Call | None:
@@ -114,7 +114,7 @@ class Planner(StepRecorder):
         """Return the native calls that compute a rewritten call."""
         self.memory = Memory()
         self.memory.buffers = self.graph.buffers
-        tensors = self._laid_out(call)
+        tensors = self._stub_tensors(call)
         args, kwargs, outs = mapped((call.args, call.kwargs, call.results), Value, tensors.__getitem__)
         given = [*([outs] if call.rewritten else []), *(VaryingNumber(a) if type(a) is Number else a for a in args)]
         self._expected = [] if call.rewritten else list(call.makes)
@@ -139,7 +139,7 @@ class Planner(StepRecorder):
         else:
             super().made(new)
 
-    def _laid_out(self, call: Call) -> dict[Value, Tensor]:
+    def _stub_tensors(self, call: Call) -> dict[Value, Tensor]:
         """Return a tensor for each value of a call, with disjoint addresses for its buffers."""
         values = [*call.arguments(), *call.returned()]
         ends: dict[int, int] = {}

@@ -46,8 +46,8 @@ def fitted(sizes: Sequence[int], values: Sequence[float]) -> Function | None:
         whole = 0 if type(values[0]) is float else values[0]
         return Function((int(whole), *(0,) * _DEGREE), value=values[0])
     if type(values[0]) is float:
-        return _fitted_real(sizes, values)
-    coefficients = _interpolated(sizes[: _DEGREE + 1], values[: _DEGREE + 1])
+        return _fit_real(sizes, values)
+    coefficients = _interpolate(sizes[: _DEGREE + 1], values[: _DEGREE + 1])
     divisor = math.lcm(*(c.denominator for c in coefficients))
     found = Function(tuple(int(c * divisor) for c in coefficients), divisor)
     terms = sum(abs(c) * max(sizes) ** k for k, c in enumerate(found.coefficients))
@@ -60,7 +60,7 @@ def fitted(sizes: Sequence[int], values: Sequence[float]) -> Function | None:
     return found
 
 
-def _fitted_real(sizes: Sequence[int], values: Sequence[float]) -> Function | None:
+def _fit_real(sizes: Sequence[int], values: Sequence[float]) -> Function | None:
     if not all(math.isfinite(v) and v for v in values):
         return None
     for numerator in (0.0, *_NUMERATORS):
@@ -73,7 +73,7 @@ def _fitted_real(sizes: Sequence[int], values: Sequence[float]) -> Function | No
     return None
 
 
-def _interpolated(sizes: Sequence[int], values: Sequence[float]) -> list[Fraction]:
+def _interpolate(sizes: Sequence[int], values: Sequence[float]) -> list[Fraction]:
     """Return the coefficients of the polynomial through some points, by Newton's divided differences."""
     table = [Fraction(v) for v in values]
     found = [Fraction(0)] * len(sizes)

@@ -131,7 +131,7 @@ class StepRecorder(Recorder):
 
     @functools.cached_property
     def _callback(self) -> Any:  # made when it is needed: it is a cycle
-        return _CALLBACK(self._called)
+        return _CALLBACK(self._record_native_call)
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[StepRecorder]:
@@ -212,7 +212,7 @@ class StepRecorder(Recorder):
         """Record an operator that has run: by its native calls if they are its whole effect, else as a call of the operator."""
         whole, op = leaf.call, leaf.call.op
         given = whole.args, whole.kwargs
-        self._adopt(leaf, given, result)
+        self._claim_memory(leaf, given, result)
         touched = {ref.buffer for step in leaf.steps for ref in step.refs()}
         if not leaf.steps and not leaf.problem and op.unfilled:
             return
@@ -241,7 +241,7 @@ class StepRecorder(Recorder):
         if leaf.generator is not None and leaf.generator not in self.graph.generators:
             self.graph.generators.append(leaf.generator)
 
-    def _adopt(self, leaf: Leaf, given: tuple[tuple, dict], result: Any) -> None:
+    def _claim_memory(self, leaf: Leaf, given: tuple[tuple, dict], result: Any) -> None:
         """Adopt memory of unknown origin under an operator's results, such as a NumPy array's: it is the operator's own if all its arguments
         are tensors and plain values."""
         held = [t._storage for t in parts_of(result) if isinstance(t, Tensor) and self.plain(t)]
@@ -324,13 +324,13 @@ class StepRecorder(Recorder):
         self.running.tests.append(test)
         self.running.steps.append(test)
 
-    def _called(self, kernel: Any, arguments: int, count: int) -> int:
+    def _record_native_call(self, kernel: Any, arguments: int, count: int) -> int:
         """Record a call of a native function, and return whether it shall be skipped."""
         if threading.get_ident() != self.thread or watching.collecting.now:
             return 0
         try:
             words = (ctypes.py_object * count).from_address(arguments)
-            self._launched(kernel, list(words))
+            self._record_launch(kernel, list(words))
         except Exception as error:  # an error cannot leave a callback
             self.refuse(f"{type(error).__name__}: {error}")
         except KeyboardInterrupt as error:
@@ -338,7 +338,7 @@ class StepRecorder(Recorder):
             self.interruption = error
         return self.skips
 
-    def _launched(self, kernel: int, given: list[Any]) -> None:
+    def _record_launch(self, kernel: int, given: list[Any]) -> None:
         signature = jit.signatures[kernel]
         leaf = self.running
         given = [value.number if type(value) is VaryingNumber else value for value in given]

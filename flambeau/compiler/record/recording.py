@@ -126,7 +126,7 @@ class Recorded:
             self.program.run(tensors, made, self._options())
         else:
             self._run_or_restore(tensors, made, self.undo)
-        self._leave(tensors, made, reused)
+        self._apply_side_effects(tensors, made, reused)
         self.calls += 1
         return self.make(tensors, made, None) if self.derivative is None else self._with_history(tensors, made)
 
@@ -187,7 +187,7 @@ class Recorded:
                 made[i] = UntypedStorage(one.size)
         return made, reused
 
-    def _leave(self, tensors: list[Tensor], made: list[UntypedStorage], reused: bool) -> None:
+    def _apply_side_effects(self, tensors: list[Tensor], made: list[UntypedStorage], reused: bool) -> None:
         """Apply an eager call's side effects besides values in memory: counters, flags, versions of storages, gradients."""
         for held, name, step in self.counted:
             if name:
@@ -258,11 +258,11 @@ class Recorded:
         del prints
         self.checked = not problem
         if self.checked:
-            self._adopt()
+            self._reuse_gradient_memory()
         allocator.empty_cache()  # and the memory of the fingerprints
         return problem, result
 
-    def _adopt(self) -> None:
+    def _reuse_gradient_memory(self) -> None:
         """Write later gradients into the memory of those that the function has made, if nothing else holds them."""
         made: list[Any] = [None] * len(self.slots)
         for slot in self.grads:

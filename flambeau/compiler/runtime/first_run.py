@@ -182,9 +182,9 @@ class Rehearsal:
 
     def after(self, step: Any) -> None:
         """Restore the memory that a step of the first run has changed."""
-        self._put_back(self._copies)
+        self._restore_copies(self._copies)
 
-    def _put_back(self, copies: list[tuple[int, bytes, Any]]) -> None:
+    def _restore_copies(self, copies: list[tuple[int, bytes, Any]]) -> None:
         while copies:
             address, old, kind = copies[-1]
             self._found.append((address, Print(address, len(old), kind)))
@@ -193,8 +193,8 @@ class Rehearsal:
 
     def undo(self) -> list[tuple[int, Print]]:
         """Restore everything that was changed, and return the changed values. May be called again after an interruption."""
-        self._put_back(self._copies)
-        self._put_back(self.saved)
+        self._restore_copies(self._copies)
+        self._restore_copies(self.saved)
         for generator, mark in self._generators:
             generator.set_state_bytes(mark)
         return self._found

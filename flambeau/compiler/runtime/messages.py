@@ -43,17 +43,17 @@ class Answers(modes.Observer):
 
     def operator(self, op: Any, run: Callable, args: tuple, kwargs: dict) -> Any:
         if op.sends not in ("whole", "end") or self._inside:
-            return self._passed_on(op, run, args, kwargs)
+            return self._call_former_observer(op, run, args, kwargs)
         self._inside = True
         try:
-            result = self._passed_on(op, run, args, kwargs)
+            result = self._call_former_observer(op, run, args, kwargs)
         finally:
             self._inside = False
-        left = _left(op, args, kwargs, result, Tensor)
+        left = _values_left(op, args, kwargs, result, Tensor)
         self.kept.append((op, unrecorded(lambda: [t.detach().clone() for t in left])))
         return result
 
-    def _passed_on(self, op: Any, run: Callable, args: tuple, kwargs: dict) -> Any:
+    def _call_former_observer(self, op: Any, run: Callable, args: tuple, kwargs: dict) -> Any:
         """Pass a call on to the observer before this one, and return that one's result."""
         return run(*args, **kwargs) if self._former is None else self._former.operator(op, run, args, kwargs)
 
@@ -70,7 +70,7 @@ class Answers(modes.Observer):
         if call.call.op.sends == "start":
             return
         op, tensors = self.kept.pop(0) if self.kept else (None, [])
-        places = _left(call.call.op, call.arguments, call.keywords, call.call.results, Value)
+        places = _values_left(call.call.op, call.arguments, call.keywords, call.call.results, Value)
         if op is not call.call.op or [(t.shape, t.dtype) for t in tensors] != [(v.shape, v.dtype) for v in places]:
             raise RuntimeError(f"{call.name} comes in another order than when the function runs as it is")
         for t, v in zip(tensors, places):
@@ -78,7 +78,7 @@ class Answers(modes.Observer):
                 unrecorded(tensor_at(program, v).copy_, t)
 
 
-def _left(op: Any, args: tuple, kwargs: dict, result: Any, kind: type) -> list[Any]:
+def _values_left(op: Any, args: tuple, kwargs: dict, result: Any, kind: type) -> list[Any]:
     """Return the arguments that an operator writes, and its results: tensors, or values that stand for them."""
     return instances((written_arguments(op, args, kwargs) if op.writes else (), result), kind)
 

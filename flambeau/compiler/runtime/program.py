@@ -112,7 +112,7 @@ class Program:
                 self.segments.append(Segment(0, 0, step))
                 first = len(self.instructions)
             elif isinstance(step, Test):
-                self._add(driver.tester(step.size), 0, "p", [step.place], self._failing(step), step)
+                self._add(driver.tester(step.size), 0, "p", [step.place], self._make_failure(step), step)
             elif step.lane is None:
                 self._add_launch(step)
                 if id(step) in begins:
@@ -228,9 +228,9 @@ class Program:
                 self._add_test(call.plan)
         if flag is not None:
             self._flags[number] = flag
-            self._add(driver.tester(8), 0, "p", [ctypes.addressof(flag)], functools.partial(self._again, number))
+            self._add(driver.tester(8), 0, "p", [ctypes.addressof(flag)], functools.partial(self._run_replaced, number))
 
-    def _again(self, number: int) -> None:
+    def _run_replaced(self, number: int) -> None:
         """Make the calls that a step replaces, because it has met infinities or nan, which it would spread further than they do."""
         self._flags[number].value = 0
         step, k = self._others[number]
@@ -248,7 +248,7 @@ class Program:
         place = ctypes.addressof(plan.table) + 8 * sequence.STATUS
         self._add(driver.tester(8), 0, "p", [place], plan.fail)
 
-    def _failing(self, test: Test) -> Callable[[], None]:
+    def _make_failure(self, test: Test) -> Callable[[], None]:
         def fail() -> None:
             ctypes.memset(self.address(test.place), 0, test.size)
             if test.error is not None:
@@ -266,7 +266,7 @@ class Program:
             self.keep.append(block)
             caller = driver.cell_caller(store, kind.itemsize)
             value = Cell(position, k, store)
-            failure = None if store else self._stale
+            failure = None if store else self._raise_stale
             self._add(caller, 0, "pll", [ctypes.addressof(block), len(addresses), 0], failure)
             self._patches.append((len(self.words) - 1, value, 0))
             if not store:
@@ -274,7 +274,7 @@ class Program:
                 self._cells.append((position, k, read))
 
     @staticmethod
-    def _stale() -> None:
+    def _raise_stale() -> None:
         raise Stale("the step counts of an optimizer's parameters differ")
 
     def _fix(self) -> None:
@@ -372,7 +372,7 @@ class Program:
         if only is not None:
             self.runner(self.steps_at, only.size, self.patches_at, self.patch_count, self.values_at, self.status_at)
             if self.status.value:
-                self._go_on(0, only.size)
+                self._resume(0, only.size)
             return
         fresh, self._left = self.patch_count, self._starts
         for first, count, call in self.segments:
@@ -387,10 +387,10 @@ class Program:
             self.runner(start, count, self.patches_at, fresh, self.values_at, self.status_at)
             fresh = 0
             if self.status.value:
-                self._go_on(first, count)
+                self._resume(first, count)
         self._left = False
 
-    def _go_on(self, first: int, count: int) -> None:
+    def _resume(self, first: int, count: int) -> None:
         """Handle native steps that report a failure or a request, and run those after them."""
         end = first + count
         while self.status.value:

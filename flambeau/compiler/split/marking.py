@@ -87,7 +87,7 @@ class Marks:
 
     def mark(self, number: int) -> None:
         """Note that statement `number` begins: what happened since the last mark was done by the statement before."""
-        why = self._news()
+        why = self._new_problem()
         if why and self.now >= 0:
             self.found.setdefault(self.statements[self.now], why)
         self.now = number
@@ -96,7 +96,7 @@ class Marks:
         self.mark(-1)
         return self.found
 
-    def _news(self) -> str:
+    def _new_problem(self) -> str:
         problems = self.recorder.problems
         why = problems[0] if problems else ""
         problems.clear()

@@ -144,18 +144,18 @@ class Split:
                     flush()
                     s = located(ast.Return(ast.Name(name, ast.Load())), s)
                 result.append(s)
-            elif not self._stays(s):
+            elif not self._must_stay(s):
                 run.append(s)
             else:
-                before, s = self._hoisted(s)
+                before, s = self._hoist_reads(s)
                 run.extend(before)
                 flush()
-                result.append(self._staying(s, definite, looped))
+                result.append(self._split_inside(s, definite, looped))
                 definite = flow([s], definite)[1]
         flush()
         return result
 
-    def _stays(self, s: ast.stmt) -> bool:
+    def _must_stay(self, s: ast.stmt) -> bool:
         """Return whether a statement, or one inside it, cannot be in a part."""
         if s in self.bad or any(isinstance(n, _LEAVING) and not self._inside_loop(s, n) for n in own_nodes(s)):
             return True
@@ -170,7 +170,7 @@ class Split:
             leaving in own_nodes(n) for n in own_nodes(s) if isinstance(n, (ast.For, ast.While)) and n is not leaving
         )
 
-    def _staying(self, s: ast.stmt, definite: set[str], looped: bool) -> ast.stmt:
+    def _split_inside(self, s: ast.stmt, definite: set[str], looped: bool) -> ast.stmt:
         """Return a statement that stays, with the statements inside it split."""
         if not isinstance(s, BLOCKS):
             return self._with_inner_calls(s)
@@ -227,7 +227,7 @@ class Split:
         self._count += 1
         return f"_flambeau_value{self._count}"
 
-    def _hoisted(self, s: ast.stmt) -> tuple[list[ast.stmt], ast.stmt]:
+    def _hoist_reads(self, s: ast.stmt) -> tuple[list[ast.stmt], ast.stmt]:
         """Return assignments of the operands that a statement reads values from, and the statement after them: `f(x).item()` becomes two."""
         place = "test" if isinstance(s, ast.If) else "iter" if isinstance(s, ast.For) else "value"
         root = getattr(s, place, None)
@@ -241,9 +241,9 @@ class Split:
             and isinstance(root.op, ast.Not)
             and _is_computed(root.operand)
         ):
-            root.operand = self._out(root.operand, found, s)
+            root.operand = self._move_out(root.operand, found, s)
         elif isinstance(s, ast.If) and _is_computed(root):
-            root = self._out(root, found, s)
+            root = self._move_out(root, found, s)
         changed = self._hoist(root, found, s)
         s = copy.copy(s)
         setattr(s, place, changed)
@@ -252,22 +252,22 @@ class Split:
     def _hoist(self, e: ast.expr, found: list[ast.stmt], at: ast.stmt) -> ast.expr:
         """Return the expression with the operands that it computes first moved out to `found`. What remains before them are variables and
         constants, so that the order of computations is kept."""
-        if isinstance(e, ast.Call) and isinstance(e.func, ast.Attribute) and not self._fixed(e.func.value):
+        if isinstance(e, ast.Call) and isinstance(e.func, ast.Attribute) and not self._is_fixed(e.func.value):
             inner = e.func.value
             reads = e.func.attr in _READERS and not isinstance(inner, ast.Name)
-            e.func.value = self._out(inner, found, at) if reads else self._hoist(inner, found, at)
+            e.func.value = self._move_out(inner, found, at) if reads else self._hoist(inner, found, at)
         elif isinstance(e, ast.Call) and e.args and not isinstance(e.args[0], (ast.Starred, ast.Name)):
             f, inner = e.func, e.args[0]
             if isinstance(f, ast.Name) and hasattr(builtins, f.id):
                 whole = f.id in _TAKERS and not _reads(inner) and not isinstance(inner, (ast.Constant, ast.JoinedStr))
-                e.args[0] = self._out(inner, found, at) if whole else self._hoist(inner, found, at)
+                e.args[0] = self._move_out(inner, found, at) if whole else self._hoist(inner, found, at)
             elif isinstance(f, ast.Attribute):  # of a variable: see above
                 e.args[0] = self._hoist(inner, found, at)
         elif isinstance(e, ast.Compare):
             e.left = self._hoist(e.left, found, at)
         elif isinstance(e, ast.BinOp):
             e.left = self._hoist(e.left, found, at)
-            if self._fixed(e.left):
+            if self._is_fixed(e.left):
                 e.right = self._hoist(e.right, found, at)
         elif isinstance(e, ast.UnaryOp):
             e.operand = self._hoist(e.operand, found, at)
@@ -275,12 +275,12 @@ class Split:
             e.value = self._hoist(e.value, found, at)
         return e
 
-    def _fixed(self, e: ast.expr) -> bool:
+    def _is_fixed(self, e: ast.expr) -> bool:
         """Return whether an expression is a constant or a variable of this function alone."""
         own = self.source.locals - {n for s in self.source.outer for n in s.names}
         return isinstance(e, ast.Constant) or (isinstance(e, ast.Name) and e.id in own)
 
-    def _out(self, e: ast.expr, found: list[ast.stmt], at: ast.stmt) -> ast.expr:
+    def _move_out(self, e: ast.expr, found: list[ast.stmt], at: ast.stmt) -> ast.expr:
         name = self._name()
         found.append(located(ast.Assign([ast.Name(name, ast.Store())], e), at))
         return located(ast.Name(name, ast.Load()), at)

@@ -73,7 +73,7 @@ class Ran:
 
 
 @contextlib.contextmanager
-def _traced(told: Callable[[types.FrameType, str, Any], Any]) -> Iterator[bool]:
+def _tracing(told: Callable[[types.FrameType, str, Any], Any]) -> Iterator[bool]:
     """Context manager: call `told` before each instruction of users' code that is called inside, up to Python 3.12; False in its place if
     that is not possible."""
 
@@ -93,8 +93,8 @@ def _traced(told: Callable[[types.FrameType, str, Any], Any]) -> Iterator[bool]:
 
 
 @contextlib.contextmanager
-def _monitored(told: Callable[[types.FrameType, str, Any], Any]) -> Iterator[bool]:
-    """Context manager: do what `_traced` does from Python 3.13 on, where tracing shows no instructions of a function's first call."""
+def _monitoring(told: Callable[[types.FrameType, str, Any], Any]) -> Iterator[bool]:
+    """Context manager: do what `_tracing` does from Python 3.13 on, where tracing shows no instructions of a function's first call."""
     monitoring = vars(sys)["monitoring"]
     tool = next((i for i in range(6) if monitoring.get_tool(i) is None and sys.gettrace() is None), None)
     if tool is None:
@@ -197,7 +197,7 @@ class Observer:
 
         notice_collections()
         try:
-            with (_traced if sys.version_info < (3, 13) else _monitored)(told) as followed:
+            with (_tracing if sys.version_info < (3, 13) else _monitoring)(told) as followed:
                 if strictly and not followed:
                     raise NewCode("a debugger or other tools follow the program")
                 yield

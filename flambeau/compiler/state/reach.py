@@ -275,7 +275,7 @@ class Reach(Findings):
             self.computed = True
         return names
 
-    def _cached(self, what: str, f: Any) -> None:
+    def _follow_cached(self, what: str, f: Any) -> None:
         """Follow a function whose results are cached. If they were cached before it was observed, its code is not known, and all code counts."""
         inner, self.caches = f.__wrapped__, True
         self.everything = self.everything or not self._has_run(inner)
@@ -480,7 +480,7 @@ _VISITORS: list[tuple[Any, Callable]] = [
     ((types.BuiltinFunctionType, types.MethodWrapperType, *_DESCRIPTORS), Reach._builtin),
     (functools.partial, Reach._partial),
     ((staticmethod, classmethod), Reach._wrapped),
-    (functools._lru_cache_wrapper, Reach._cached),
+    (functools._lru_cache_wrapper, Reach._follow_cached),
     ((property, functools.cached_property), Reach._property),
     ((operator.attrgetter, operator.methodcaller), Reach._by_name),
     (types.ModuleType, Reach._module_object),
