@@ -357,7 +357,9 @@ def accumulate(node: AccumulateGrad, incoming: list[Any], create_graph: bool) ->
         )
     if incoming[0].dtype is not variable.dtype:
         incoming[0] = incoming[0].to(variable.dtype)
-    if meta.grad is None:
+    if not meta.requires_grad:
+        pass  # frozen since: PyTorch adds nothing, either, and calls the hooks
+    elif meta.grad is None:
         try:
             meta.grad = recorded_copy(incoming[0], variable) if create_graph else take_over(incoming, variable)
         except ShardedOperand:  # it may have another layout than its tensor: later gradients are added to it in place

@@ -61,7 +61,7 @@ class Normal(Parametric, ExponentialFamily):
 
     @checked
     def cdf(self, value: Tensor) -> Tensor:
-        return 0.5 * (1 + ((value - self.loc) / (self.scale * math.sqrt(2))).erf())
+        return 0.5 * (1 + ((value - self.loc) * self.scale.reciprocal() / math.sqrt(2)).erf())
 
     def icdf(self, value: Tensor) -> Tensor:
         return self.loc + self.scale * (2 * value - 1).erfinv() * math.sqrt(2)

@@ -86,16 +86,17 @@ def sharing(values: dict[str, Any], library: Any) -> list[list[str]]:
     for name, value in values.items():
         parts = value if isinstance(value, (tuple, list)) else [value]
         for place, part in enumerate(parts):
-            if (
-                isinstance(part, library.Tensor)
-                and part.layout is library.strided
-                and part.numel()
-                and not part.is_nested
-            ):
-                groups.setdefault(part.untyped_storage().data_ptr(), []).append(
-                    name if part is value else f"{name}[{place}]"
-                )
+            if isinstance(part, library.Tensor) and _address(part):
+                groups.setdefault(_address(part), []).append(name if part is value else f"{name}[{place}]")
     return sorted(group for group in groups.values() if len(group) > 1)
+
+
+def _address(t: Any) -> int:
+    """Where the memory of a tensor begins; 0 for tensors without any of their own."""
+    try:
+        return t.untyped_storage().data_ptr() if t.numel() else 0
+    except RuntimeError:  # sparse and nested ones, and zeros that stand for missing gradients
+        return 0
 
 
 def told(value: Any, library: Any) -> Any:
@@ -112,7 +113,7 @@ def told(value: Any, library: Any) -> Any:
         return value
     if isinstance(value, (library.dtype, library.layout, library.device)):
         return str(value).rpartition(".")[2]
-    return type(value).__name__
+    return "callable" if callable(value) else type(value).__name__
 
 
 def _tensor(t: Any, library: Any) -> Any:
@@ -120,7 +121,7 @@ def _tensor(t: Any, library: Any) -> Any:
     if t.is_nested:
         return ["nested", *(told(part, library) for part in t.unbind())]
     facts["shape"] = tuple(t.shape)
-    if t.device.type == "meta":
+    if t.device.type == "meta" and t.layout is library.strided:
         return Numbers({**facts, "stride": t.stride()}, np.zeros(0))
     if "sparse" in facts["layout"]:
         parts = [facts, *(told(part, library) for part in _components(t.detach(), library))]

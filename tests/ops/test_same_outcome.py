@@ -782,6 +782,83 @@ CASES |= {
 }
 
 
+def frozen_after_forward(L: Any, freeze: Callable[[Any], Any]) -> Any:
+    """The gradient of a leaf that stopped to require one between forward and backward."""
+    x = L.ones(2, requires_grad=True)
+    y = (x * 2).sum()
+    freeze(x)
+    y.backward()
+    return x.grad, x.requires_grad
+
+
+def certain_and_wrong(L: Any) -> Any:
+    """How far the slope of a binary cross entropy goes in double precision."""
+    x = L.zeros(1, dtype=L.float64, requires_grad=True)
+    L.nn.functional.binary_cross_entropy(x, L.ones_like(x).detach()).backward()
+    return round(x.grad.item() / -1e12, 11)
+
+
+def taken_from_padding(L: Any) -> Any:
+    """Sequences of a padded batch after the batch was changed."""
+    batch, lengths = L.ones(2, 3), L.tensor([3, 1])
+    parts = L.nn.utils.rnn.unpad_sequence(batch, lengths, batch_first=True)
+    batch.zero_()
+    again = L.nn.utils.rnn.unpad_sequence(batch.requires_grad_(), lengths, batch_first=True)
+    return (*parts, again[0].grad_fn.name())
+
+
+def quietly(call: Callable[[], Any]) -> Any:
+    """The result of a call that warns once in a process."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return call()
+
+
+# What the fuzzer found: python -m tests.fuzz
+CASES |= {
+    "leaf frozen before backward": lambda L: frozen_after_forward(L, lambda x: x.requires_grad_(False)),
+    "leaf detached before backward": lambda L: frozen_after_forward(L, lambda x: x.detach_()),
+    "steepest binary cross entropy": certain_and_wrong,
+    "normal distribution function of another dtype": lambda L: (
+        L.distributions.Normal(0.0, 3.0).cdf(L.tensor([0.25], dtype=L.float64)).mul(1e12).round().tolist()
+    ),
+    "weights of no numbers": lambda L: (
+        L.bincount(L.zeros(0, dtype=L.int32), L.ones(0)),
+        L.bincount(L.zeros(0, dtype=L.int32), L.ones(0), 3),
+    ),
+    "powers of no numbers": lambda L: tuple(
+        (L.vander(L.ones(2, dtype=d), 0).dtype, L.vander(L.ones(0, dtype=d)).dtype)
+        for d in (L.int32, L.uint8, L.bool, L.float16)
+    ),
+    "sequences taken from padding": taken_from_padding,
+    **{
+        f"forward derivative of {name} at zero": functools.partial(
+            lambda L, run: quietly(lambda: L.func.jvp(lambda x: run(L, x), (L.zeros(3),), (L.arange(3.0),))), run=run
+        )
+        for name, run in {
+            "a norm": lambda L, x: x.norm(),
+            "a norm of order 3": lambda L, x: L.linalg.vector_norm(x, 3),
+            "a distance": lambda L, x: L.dist(x, x * 2),
+            "a deviation": lambda L, x: (x * 0).std(unbiased=False),
+        }.items()
+    },
+    "sparse integers times fractions": lambda L: (
+        L.addmm(L.ones(2, 2).long(), L.eye(2).long().to_sparse(), L.ones(2, 2).long(), beta=0.5),
+        L.addmm(L.ones(2, 2).long(), L.eye(2).long().to_sparse(), L.ones(2, 2).long(), alpha=1.5),
+    ),
+    **{
+        f"compressed elements of {dtype}": functools.partial(
+            lambda L, dtype: quietly(
+                lambda: L.tensor([0.0, 2.0, -0.0]).to(getattr(L, dtype))[None].to_sparse_csr().values().float()
+            ),
+            dtype=dtype,
+        )
+        for dtype in ("complex32", "float8_e4m3fn", "float8_e5m2fnuz", "bfloat16")
+    },
+    "sparse rows masked by sparse elements": lambda L: L.eye(2).to_sparse(1).sparse_mask(L.eye(2).to_sparse()),
+}
+
+
 def outcome(call: Callable[[Any], Any], library: Any) -> Any:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ...core import dtype as dt
-from ...core.tensor import Tensor, copy_of_array
+from ...core.tensor import Tensor
+from ...ops.creation.construct import as_tensor
+from ...ops.creation.ranges import arange
 from ...ops.nn.packing import _pack_padded_sequence, _pad_packed_sequence
 from ...ops.shape.joining import cat
 
@@ -24,9 +24,7 @@ class PackedSequence_(NamedTuple):
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
     """Return the inverse of a permutation."""
-    if permutation is None:
-        return None
-    return permutation.argsort()
+    return None if permutation is None else permutation.argsort()
 
 
 class PackedSequence(PackedSequence_):
@@ -97,19 +95,13 @@ class PackedSequence(PackedSequence_):
         return self.data.is_pinned()
 
 
-def _as_lengths(lengths: Any) -> Tensor:
-    return (
-        lengths.to(dt.int64) if isinstance(lengths, Tensor) else copy_of_array(np.asarray(lengths, np.int64), dt.int64)
-    )
-
-
 def pack_padded_sequence(
     input: Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
     """Pack a padded batch: only the first lengths[i] steps of sequence i are kept."""
     if input.numel() == 0:
         raise RuntimeError("Cannot pack empty tensors.")
-    sizes = _as_lengths(lengths)
+    sizes = as_tensor(lengths, dtype=dt.int64)
     sorted_indices = None
     if not enforce_sorted:
         sizes, sorted_indices = sizes.sort(descending=True, stable=True)
@@ -163,7 +155,8 @@ def pad_sequence(
 def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False) -> list[Tensor]:
     """Return the sequences of a padded batch."""
     x = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
-    return [row[:n] for row, n in zip(x, _as_lengths(lengths).tolist(), strict=True)]
+    places = arange(x.shape[1])
+    return [row[places < n] for row, n in zip(x, as_tensor(lengths), strict=True)]
 
 
 def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True) -> PackedSequence:

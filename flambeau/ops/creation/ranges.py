@@ -468,7 +468,7 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
         raise RuntimeError("N must be non-negative.")
     kind = x.dtype if x.dtype.category > 1 else dt.int64
     if not count:
-        return x.new_empty((x.numel(), 0), dtype=dt.int64 if x.dtype is dt.bool_ else x.dtype)
+        return x.new_empty((x.numel(), 0), dtype=kind)
     factors = x.to(kind).unsqueeze(-1).expand(x.shape[0], count - 1)
     result = cat([x.new_ones((x.shape[0], 1), dtype=kind), factors], -1).cumprod(-1)
     return result if increasing else result.flip(-1)

@@ -34,7 +34,7 @@ def _scaled(t: Tensor, factor: Any) -> Tensor:
     return t if factor == 1 else t * factor
 
 
-def _whole(t: Tensor, *factors: Any) -> list[Any]:
+def whole_factors(t: Tensor, *factors: Any) -> list[Any]:
     """Return the factors as numbers of the tensor's kind: PyTorch truncates them in products of integers."""
     return [f if isinstance(f, Tensor) else check_fits(f, opmath(t.dtype)) for f in factors]
 
@@ -44,7 +44,7 @@ _FACTORS = ("beta", "alpha")
 
 def _combine(input: Tensor, shape: tuple[int, ...], beta: Any, alpha: Any, make: Any) -> Tensor:
     """Return beta * input + alpha * product; with beta == 0 the input is ignored, including NaN."""
-    beta, alpha = _whole(input, beta, alpha)
+    beta, alpha = whole_factors(input, beta, alpha)
     _check_expands(input, shape)
     result = _scaled(make(), alpha)
     if beta == 0:
@@ -113,7 +113,7 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: An
 
 @addmm.on("cpu")
 def _(out: Tensor, input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any, alpha: Any) -> None:
-    beta, alpha = _whole(input, beta, alpha)
+    beta, alpha = whole_factors(input, beta, alpha)
     if beta == 1 and alpha == 1 and input.shape == out.shape[1:] and input._contig and input.dtype.category >= 2:
         multiply("addmm", out, mat1, mat2, input, (out, mat1, mat2))
         return

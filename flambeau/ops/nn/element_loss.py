@@ -157,6 +157,7 @@ def _huber_grad(g: Any, x: Any, t: Any, delta: Any, out: Any) -> tuple[Any, ...]
 huber = ElementLoss("huber_loss", _huber, grad=_huber_grad)
 
 _LOWEST_LOG = -100.0  # PyTorch's bound on the logarithms of a binary cross entropy
+_LEAST_SPREAD = 9.999999960041972e-13  # and on p * (1 - p): 1e-12 in single precision, in double precision, too
 
 
 def _bce(x: Any, t: Any) -> Any:
@@ -164,7 +165,7 @@ def _bce(x: Any, t: Any) -> Any:
 
 
 def _bce_grad(g: Any, x: Any, t: Any, out: Any) -> tuple[Any, ...]:
-    return g * (x - t) / f.maximum((1 - x) * x, 1e-12), g * (f.log1p(-x) - f.log(x))
+    return g * (x - t) / f.maximum((1 - x) * x, _LEAST_SPREAD), g * (f.log1p(-x) - f.log(x))
 
 
 binary = ElementLoss("binary_cross_entropy", _bce, grad=_bce_grad)

@@ -51,14 +51,12 @@ def _(input: Tensor, weights: Tensor | None, minlength: int) -> Tensor:
         bounds(found, dense(input), n)
     if found[0] < 0:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
-    if weights is None:
+    if weights is None or not n:  # where nothing is counted, PyTorch does not look at the weights
         size = max(int(found[1]) + 1 if n else 0, minlength)
         counts = np.zeros((2, size), np.int64)
         count_numbers(counts, dense(input), n, size)
         return copy_of_array(counts[0], dt.int64)
     kind = dt.float32 if weights.dtype is dt.float32 else dt.float64
-    if not n:
-        return copy_of_array(np.zeros(minlength), kind)
     plain = to(weights._bare_alias(), dt.float64)
     return copy_of_array(np.bincount(input._array(), plain._array(), minlength), kind)
 

@@ -54,14 +54,20 @@ def _norm(input: Tensor, order: float, dim: Any, keepdim: bool) -> Tensor:
 # -- derivative --------------------------------------------------------------------------------------------------------
 
 
+def _divisor(n: Any) -> Any:
+    return f.where(
+        n == 0, 1, n
+    )  # in a branch that is not taken: its derivative must not be nan there, for forward derivatives
+
+
 _grad_1 = Pointwise("norm1_backward", lambda g, x: g * f.sign(x))
-_grad_2 = Pointwise("norm2_backward", lambda g, x, n: f.where(n == 0, 0, x * (g / n)))
+_grad_2 = Pointwise("norm2_backward", lambda g, x, n: f.where(n == 0, 0, x * (g / _divisor(n))))
 _grad_low = Pointwise(
     "norm_backward",
     lambda g, x, n, p: f.where(x == 0, 0, f.sign(x) * f.abs_(x) ** (p - 1)) * g * f.where(n == 0, 0, n ** (1 - p)),
 )
 _grad_high = Pointwise(
-    "norm_backward", lambda g, x, n, p: x * f.abs_(x) ** (p - 2) * f.where(n == 0, 0, g / n ** (p - 1))
+    "norm_backward", lambda g, x, n, p: x * f.abs_(x) ** (p - 2) * f.where(n == 0, 0, g / _divisor(n) ** (p - 1))
 )
 _grad_extreme = Pointwise(
     "norm_inf_backward", lambda g, x, n, count: f.where(f.abs_(x) == n, f.sign(x) * (g / count), 0)

@@ -113,7 +113,7 @@ def _compute(input: Tensor, arguments: Spread, root: bool) -> tuple[Tensor, Tens
 
 _scaled_difference = Pointwise("var_backward", lambda g, x, center, scale: scale * g * (x - center))
 _without_freedom = Pointwise("var_backward", lambda g, x, center: g * f.where(x == center, float("nan"), float("inf")))
-_half_over = Pointwise("std_backward", lambda g, out: f.where(out == 0, 0, g / (2 * out)))
+_half_over = Pointwise("std_backward", lambda g, out: f.where(out == 0, 0, g / f.where(out == 0, 1, 2 * out)))
 
 
 def _var_grad(g: Tensor, input: Tensor, arguments: Spread) -> Tensor:

@@ -416,6 +416,10 @@ def sparse_mask(self: Tensor, mask: Tensor) -> Tensor:
             f" {list(mask.shape)}"
         )
     if isinstance(mask, SparseCoo):
+        if isinstance(self, SparseCoo) and self.sparse_dim() != mask.sparse_dim():
+            raise RuntimeError(
+                "sparse_mask(): the number of sparse dimensions in `self` should match that of the `mask`."
+            )
         return _sparse_mask(self, mask)
     source = self.to_sparse_coo() if isinstance(self, SparseTensor) else self
     picked = values_at(source, *listed_places(mask))

@@ -157,6 +157,7 @@ def _addmm(input: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Tensor:
         raise RuntimeError("addmm_sparse_dense: expected strided result tensor, got tensor with layout Sparse")
     if input.dtype is not mat1.dtype:
         raise RuntimeError(f"expected scalar type {mat1.dtype.scalar_type} but found {input.dtype.scalar_type}")
+    beta, alpha = sums.whole_factors(input, beta, alpha)
     product = _scaled(_product(mat1, mat2), alpha)
     if isinstance(input, SparseTensor) and isinstance(product, SparseTensor):
         return in_layout_of(input, as_coo(product)) if beta == 0 else _scaled(input, beta) + product

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from . import convolutions, losses, ordering, windows
+from . import chance, convolutions, derivatives, formulas, layers, losses, matrices, ordering, windows
 from .family import FAMILIES
 
-__all__ = ["FAMILIES", "convolutions", "losses", "ordering", "windows"]
+__all__ = [
+    "FAMILIES",
+    "chance",
+    "convolutions",
+    "derivatives",
+    "formulas",
+    "layers",
+    "losses",
+    "matrices",
+    "ordering",
+    "windows",
+]

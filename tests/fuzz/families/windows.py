@@ -77,7 +77,7 @@ def sampling(draw: Draw) -> list[str]:
     inside = [draw.number(1, 5) for _ in range(n)]
     points = [draw.number(1, 4) for _ in range(n)]
     a = draw.tensor((batch, channels, *inside), dtype, draw.kind(), grad=True)
-    b = draw.tensor((batch, *points, n), dtype, draw.kind(), grad=True)
+    b = draw.tensor((batch, *points, n), dtype, grad=True)  # PyTorch crashes at some points that are not finite
     if draw.chance(0.2):
         call = f"F.affine_grid(c, {(batch, channels, *inside)}{draw.options(align_corners=('True', 'False'))})"
         return with_grads(draw, [f"c = {draw.tensor((batch, n, n + 1), dtype, grad=True)}", f"result = {call}"], "c")
