@@ -2,8 +2,8 @@
 
 from ..ops.machinery.binding import bind_methods
 from . import former_names, legacy  # noqa: F401
-from .odd_methods import bind_odd_methods
+from .rare_methods import bind_rare_methods
 
 former_names.install()
 bind_methods()  # those of `legacy`
-bind_odd_methods()
+bind_rare_methods()

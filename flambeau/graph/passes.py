@@ -9,12 +9,12 @@ from .channels import spread_norms
 from .conversions import fold_conversions, read_unconverted
 from .fusion import drop_dead, fuse
 from .gathering import gather
+from .part_sums import place_parts
 from .pieces import split_where_made
 from .placement import place
-from .placing import place_parts
 from .program import Program
+from .recomputation import remake_kept
 from .reductions import fuse_into_reductions, take_sums
-from .remaking import remake_kept
 from .rows import fuse_rows
 from .sharing import share, write_over
 from .updates import fold_into_updates

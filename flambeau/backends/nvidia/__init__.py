@@ -9,10 +9,10 @@ import functools
 from ...core.device import device
 from ...core.storage import UntypedStorage
 from . import driver, threads
-from .alarms import error_code, error_flag
 from .driver import CudaError, NoDevice, check
 from .gpu import CudaBackend
 from .gpu import host_value as _host_value
+from .kernel_errors import error_code, error_flag
 from .libraries import library
 from .modules import Module, load_source
 

@@ -15,7 +15,7 @@ from ...core.device import device
 from ...core.storage import UntypedStorage
 from ...core.watching import tell_converted, tell_looked
 from ...kernels import cuda_lists
-from . import alarms, driver, graphs, pinned, sharing, threads
+from . import driver, graphs, kernel_errors, pinned, sharing, threads
 from .memory import DeviceMemory
 from .modules import Bound, load_source
 from .philox import CudaGenerator
@@ -110,7 +110,7 @@ class CudaBackend(Backend):
         self.memory(where).record_stream(address, stream)
 
     def report_address(self, where: device, operator: str = "") -> int:
-        return alarms.error_flag(where, operator)
+        return kernel_errors.error_flag(where, operator)
 
     def share(self, storage: Any) -> tuple[Any, ...]:
         return sharing.share(storage)
@@ -120,7 +120,12 @@ class CudaBackend(Backend):
         if index not in self._tellers:
             self._tellers[index] = load_source(_TELL, where).function("tell", ("q", "q", "q", "q"))
         self._tellers[index](
-            1, 1, address, nbytes, alarms.error_flag(where), alarms.error_code(operator, str(error), type(error))
+            1,
+            1,
+            address,
+            nbytes,
+            kernel_errors.error_flag(where),
+            kernel_errors.error_code(operator, str(error), type(error)),
         )
         return True
 
@@ -164,7 +169,7 @@ class CudaBackend(Backend):
         status = functions.cuMemcpyDtoHAsync_v2(held, address, nbytes, stream) or functions.cuStreamSynchronize(stream)
         if status:
             raise driver.CudaError(status, "item")
-        alarms.look()
+        kernel_errors.look()
         return held
 
     def read_later(self, host: int, address: int, nbytes: int, where: device) -> None:
@@ -253,13 +258,13 @@ class CudaBackend(Backend):
     @staticmethod
     def _wait(stream: int) -> None:
         driver.call("cuStreamSynchronize", stream)
-        alarms.look()
+        kernel_errors.look()
 
     def synchronize(self, where: device) -> None:
         tell_looked()
         threads.activate(self.indexed(where).index or 0)
         driver.call("cuCtxSynchronize")
-        alarms.look()
+        kernel_errors.look()
 
     # -- kernels ----------------------------------------------------------------------------------------------------
 

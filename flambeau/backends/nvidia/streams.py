@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.device import device
 from ...core.locks import new_lock
-from . import alarms, driver, threads
+from . import driver, kernel_errors, threads
 
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: does not wait for the default stream
 _BLOCKING_SYNC, _NO_TIMING, _INTERPROCESS = 1, 2, 4
@@ -105,7 +105,7 @@ class Stream:
         """Wait until everything in the stream is done."""
         threads.activate(self.device_index)
         driver.call("cuStreamSynchronize", self.cuda_stream)
-        alarms.look()
+        kernel_errors.look()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Stream) and (self.device_index, self.cuda_stream) == (
@@ -180,7 +180,7 @@ class Event:
         """Wait for everything before the event."""
         if self.cuda_event:
             driver.call("cuEventSynchronize", self.cuda_event)
-        alarms.look()
+        kernel_errors.look()
 
     def __del__(self) -> None:
         if getattr(self, "cuda_event", 0) and driver.loaded() is not None:

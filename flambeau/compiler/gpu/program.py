@@ -15,8 +15,8 @@ from ...core.tensor import Tensor, new_tensor
 from ...graph.fusion import drop_dead
 from ...graph.passes import PASSES
 from ...graph.program import NO_MEMORY, Program
+from ...graph.recomputation import remake_between
 from ...graph.recorder import NotRecordable, Recorder
-from ...graph.remaking import remake_between
 from ...graph.replay import Replay
 from ..record.recording import GradSlot, extent
 from ..record.results import Results

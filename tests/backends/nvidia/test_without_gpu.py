@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import flambeau
-from flambeau.backends.nvidia import alarms, compiler, driver, libraries
+from flambeau.backends.nvidia import compiler, driver, kernel_errors, libraries
 from flambeau.core.backend import why_absent
 
 absent = pytest.mark.skipif(flambeau.cuda.is_available(), reason="there is a GPU")
@@ -76,20 +76,20 @@ def test_errors_of_the_driver_are_sentences():
 def test_a_note_of_a_kernel_becomes_an_error_that_names_the_line(monkeypatch, fake):
     import ctypes
 
-    monkeypatch.setattr(alarms, "_pages", [])
-    alarms._on_device.cache_clear()
-    alarms.look()
-    code = alarms.error_code("gather", "index {1} is out of bounds for dimension with size {2}")
-    places = [alarms.error_flag(flambeau.device("cuda", 0)) for _ in range(3)]  # this line
+    monkeypatch.setattr(kernel_errors, "_pages", [])
+    kernel_errors._on_device.cache_clear()
+    kernel_errors.look()
+    code = kernel_errors.error_code("gather", "index {1} is out of bounds for dimension with size {2}")
+    places = [kernel_errors.error_flag(flambeau.device("cuda", 0)) for _ in range(3)]  # this line
     assert len(set(places)) == 3
     (ctypes.c_int64 * 3).from_address(places[1])[:] = [code, 12, 10]
     with pytest.raises(
         IndexError,
         match=r"gather: index 12 is out of bounds for dimension with size 10, in .*test_without_gpu.py:\d+ .*# this line",
     ):
-        alarms.look()
-    alarms.look()  # told once
-    alarms._on_device.cache_clear()
+        kernel_errors.look()
+    kernel_errors.look()  # told once
+    kernel_errors._on_device.cache_clear()
 
 
 def _has_nvrtc() -> bool:

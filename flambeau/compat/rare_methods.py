@@ -98,7 +98,7 @@ _METHODS: dict[str, Any] = {
 }
 
 
-def bind_odd_methods() -> None:
+def bind_rare_methods() -> None:
     """Add these methods to tensors, and a description to those that have none."""
     for name, method in _METHODS.items():
         if name not in Tensor.__dict__:
