@@ -163,6 +163,7 @@ def _counterparts(op: Op) -> list[tuple[str, Argument]]:
     if forms and not forms[0].only_names:
         return [pair for form in forms for pair in form.counterparts()]
     schemas = [schema_of(op.aten_name, overload) for overload in overloads_of(op.aten_name)]
+    schemas = [schema for schema in schemas if all(a.base != "t" for a in schema.arguments)]  # else TorchScript's lists
     if (
         not schemas
     ):  # PyTorch's function is Python, where only tensors are sure to be needed, or reads its arguments itself
