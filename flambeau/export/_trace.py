@@ -26,7 +26,7 @@ from ..nn.unchanged import unchanged
 from ..ops.machinery.schema import parse_schema
 from ..serialization.names import written_name
 from ..utils import _pytree as pytree
-from .constraints import violations, within_reach
+from .constraints import settled, violations, within_reach
 from .dynamic_shapes import Sizes, combined, gather
 from .exported_program import ModuleCallSignature
 from .graph_signature import (
@@ -38,7 +38,7 @@ from .graph_signature import (
     OutputSpec,
     TensorArgument,
 )
-from .merging import EXAMPLES, Merger, Unsupported, other_sizes
+from .merging import EXAMPLES, Merger, Unsupported, other_sizes, smaller_sizes
 from .symbols import Symbol
 
 
@@ -358,34 +358,66 @@ def trace(
     first = Trace(module, args, kwargs, preserved)
     if not sizes.symbols:
         return first, sizes
+    same_calls = _same_calls(module, args, kwargs, sizes, first)
+    while True:  # until no more sizes marked AUTO or DYNAMIC are restricted
+        found = _runs(module, args, kwargs, sizes, first, same_calls)
+        if found is None:
+            continue
+        try:
+            Merger(*found, sizes, lambda values: _run_with(module, args, kwargs, sizes, values)).merge()
+            return first, sizes
+        except Unsupported:
+            if not sizes.give_up_smaller():
+                raise
+
+
+def _runs(
+    module: Module, args: tuple, kwargs: dict[str, Any], sizes: Sizes, first: Trace, works: Callable[[dict], bool]
+) -> tuple[list[Trace], list[dict[Symbol, int]]] | None:
+    """Return traces of the program with several sizes, and these; None if sizes turned out to be restricted, which `sizes` says from now on."""
     runs = [{s: s.hint for s in sizes.symbols}]
-    traces, tried = [first], sizes
+    traces, tried, sizes.small = [first], sizes, None
     while len(traces) < EXAMPLES:
         values = other_sizes(tried, len(traces))
+        problem: Exception | None = None
         try:
             found = _run_with(module, args, kwargs, sizes, values)
         except Unsupported:
             raise
-        except Exception as problem:
-            if (
-                isinstance(problem, IndexError) and tried is sizes
-            ):  # of an element, as of a table: no fault of the sizes
-                tried = within_reach(sizes, _same_calls(module, args, kwargs, sizes, first))
-                continue
-            chosen = ", ".join(f"{s} = {v}" for s, v in values.items())
-            text = violations(sizes, _same_calls(module, args, kwargs, sizes, first))
-            raise Unsupported(
-                text
-                or f"Constraints violated: the program does not run with other sizes ({chosen}), though dynamic_shapes says that it"
-                f" does: {type(problem).__name__}: {problem}"
-            ) from problem
-        if _calls(found) != _calls(first):
-            text = violations(sizes, _same_calls(module, args, kwargs, sizes, first))
-            raise Unsupported(text or "the program does something else for other sizes")
-        traces.append(found)
-        runs.append(values)
-    Merger(traces, runs, sizes, lambda values: _run_with(module, args, kwargs, sizes, values)).merge()
-    return first, sizes
+        except Exception as raised:
+            problem = raised
+        if problem is None and _calls(found) == _calls(first):
+            traces.append(found)
+            runs.append(values)
+        elif settled(sizes, works):
+            return None
+        elif isinstance(problem, IndexError) and tried is sizes:  # of an element, as of a table: no fault of the sizes
+            tried = within_reach(sizes, works)
+        else:
+            raise Unsupported(violations(sizes, works) or _not_run(problem, values)) from problem
+    for values in smaller_sizes(sizes):
+        try:
+            found = _run_with(module, args, kwargs, sizes, values)
+        except Exception:  # whatever it is: there the program has no result that could be a wrong one
+            continue
+        sizes.small = values
+        if _calls(found) == _calls(first):
+            return [*traces, found], [*runs, values]
+        if settled(sizes, works):
+            return None
+        raise Unsupported(violations(sizes, works) or _not_run(None, values))
+    return traces, runs
+
+
+def _not_run(problem: Exception | None, values: dict[Symbol, int]) -> str:
+    """Return the message about a program that differs for other sizes, without a rule that was found."""
+    if problem is None:
+        return "the program does something else for other sizes"
+    chosen = ", ".join(f"{s} = {v}" for s, v in values.items())
+    return (
+        f"Constraints violated: the program does not run with other sizes ({chosen}), though dynamic_shapes says that it"
+        f" does: {type(problem).__name__}: {problem}"
+    )
 
 
 def _calls(trace: Trace) -> list[Any]:

@@ -184,6 +184,8 @@ class Sizes:
         self.ranges: dict[Symbol, tuple[int, int | None]] = {}
         self.sources: dict[Symbol, str] = {}  # where each symbol was met first: L['x'].size()[0]
         self.named: dict[str, Symbol] = {}
+        self.hinted: dict[Symbol, str] = {}  # those that the program may restrict: "AUTO" or "DYNAMIC"
+        self.small: dict[Symbol, int] | None = None  # sizes below the example's with which the program was found to run
         self._taken: set[int] = set()
 
     def _new(self, source: str, hint: int, low: int, high: int | None) -> Symbol:
@@ -221,12 +223,28 @@ class Sizes:
             source = f"{path}.size()[{dim}]"
             self.of_leaf.setdefault(leaf, {})[dim] = self._size(source, tensor.shape[dim], wanted)
 
+    def replace(self, symbol: Symbol, other: Expression) -> None:
+        """Give up a symbol: each size that it stands for is `other`, a number or another symbol."""
+        for dims in self.of_leaf.values():
+            dims.update({dim: other for dim, size in dims.items() if size == Expression.of(symbol)})
+        self.symbols.remove(symbol)
+        del self.ranges[symbol]
+
+    def give_up_smaller(self) -> bool:
+        """Restrict sizes marked AUTO or DYNAMIC to the example's and larger ones; return whether that excludes the smaller ones tried."""
+        below = [s for s, size in (self.small or {}).items() if size < s.hint]
+        if not below or any(s not in self.hinted for s in below):
+            return False
+        self.ranges.update({s: (s.hint, self.ranges[s][1]) for s in below})
+        return True
+
     def _size(self, source: str, size: int, wanted: Any) -> Expression:
         if isinstance(wanted, _DimHint):
             if size in (0, 1) and wanted.type == "AUTO":
                 return Expression(size)
-            low = wanted.min if wanted.min is not None else 2
-            return Expression.of(self._new(source, size, low, wanted.max))
+            made = self._new(source, size, wanted.min if wanted.min is not None else 2, wanted.max)
+            self.hinted[made] = wanted.type
+            return Expression.of(made)
         root = wanted.root
         hint, rest = divmod(size - wanted.offset, wanted.factor)
         if rest:

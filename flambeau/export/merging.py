@@ -37,6 +37,14 @@ def _other_size(sizes: Sizes, symbol: Symbol, number: int, place: int) -> int:
     return room[(number * 7 + place * 3) % len(room)]
 
 
+def smaller_sizes(sizes: Sizes) -> list[dict[Symbol, int]]:
+    """Return sizes below the example's to try, the smallest first: `min(x.size(0), 5)` of eight rows is no constant."""
+    hints = {s: s.hint for s in sizes.symbols}
+    lowest = {s: min(max(sizes.ranges[s][0], 2), s.hint) for s in sizes.symbols}
+    tried = [{s: low + (s.hint - low) * part // 4 for s, low in lowest.items()} for part in range(4)]
+    return [each for each in tried if each != hints]
+
+
 def _are_equal_constants(a: Tensor, b: Tensor) -> bool:
     """Return whether two constants are equal, where NaNs count as equal."""
     return a.shape == b.shape and a.dtype is b.dtype and bool(((a == b) | ((a != a) & (b != b))).all())

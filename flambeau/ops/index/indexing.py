@@ -114,8 +114,8 @@ def _expand_ellipsis(items: list[Any], ndim: int) -> list[Any]:
 
 
 class Written(int):
-    """A bound of a slice, within the tensor, of a program that is recorded for other sizes, too: `given` is the bound in the program, which
-    may count from the end, be beyond it, or be computed from a size."""
+    """A bound of a slice, within the tensor, while a mode is on: `given` is the bound in the program, which may count from the end, be
+    beyond it, or be computed from a size."""
 
     given: int | None
 
@@ -133,14 +133,9 @@ def slice_bounds(item: slice, size: int) -> tuple[int, int, int]:
     start, stop, _ = slice(
         None if item.start is None else _integer(item.start), None if item.stop is None else _integer(item.stop), step
     ).indices(size)
-    if modes.active and not (
-        type(size) is int and type(item.start) in _PLAIN_BOUNDS and type(item.stop) in _PLAIN_BOUNDS
-    ):
+    if modes.active:
         return Written.of(start, item.start), Written.of(max(start, stop), item.stop), step
     return start, max(start, stop), step
-
-
-_PLAIN_BOUNDS = (int, type(None))
 
 
 def _integer(value: Any) -> int:

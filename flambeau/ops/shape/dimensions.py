@@ -411,8 +411,9 @@ def _slice_backward(g: Tensor, shape: Size, dim: int, start: int, stop: int, ste
 def _bounds(length: int, start: Any, stop: Any) -> tuple[Any, int]:
     """Return the bounds of a slice as the program wrote them, in PyTorch's notation."""
     if hasattr(stop, "given"):  # bounds that know what the program wrote
-        return start.given, _NO_END if stop.given is None else stop.given
-    return None if start == 0 and stop != length else start, _NO_END if stop == length else stop
+        first = 0 if start.given is None and type(stop.given) in (int, type(None)) else start.given
+        return first, _NO_END if stop.given is None else stop.given
+    return start, _NO_END if stop == length else stop
 
 
 def _sliced(input: Tensor, dim: int, count: int, step: int) -> tuple[Any, ...]:
