@@ -148,6 +148,8 @@ def kinds(op: Op) -> dict[str, list[Kind]]:
         # None where it is the own default: it stands for what is not given, and calls in canonical form (`Op.bind`) give it.
         kind.optional |= own_defaults.get(own, own) is None
         found.setdefault(own, []).append(kind)
+    if op.kind == "creation":  # tensors may be given as nested lists there, which PyTorch's schemas do not say
+        found = {name: types for name, types in found.items() if all(k.base != "Tensor" for k in types)}
     return {
         name: types
         for name, types in found.items()
