@@ -117,6 +117,11 @@ def test_arguments_that_do_not_fit_are_refused() -> None:
         (RuntimeError, "non-zero size", lambda: aten._adaptive_avg_pool2d(torch.ones(2, 0, 3), [4, 3])),
         (RuntimeError, "Expected dimensions", lambda: aten._adaptive_avg_pool2d_backward(wide[0], plane)),
         (
+            RuntimeError,
+            "Expected dimensions",
+            lambda: aten._adaptive_avg_pool3d_backward(torch.ones(2, 0, 3), torch.ones(3, 70)),
+        ),
+        (
             ValueError,
             "batch_size",
             lambda: aten.nll_loss_forward(torch.rand(3, 4), torch.zeros(90).long(), None, 1, -100),

@@ -236,7 +236,7 @@ def _declare_adaptive(dims: int) -> None:
 
     @aten_only(f"{name}_backward")
     def _(grad: Tensor, self: Tensor) -> Tensor:
-        if grad.shape[:-dims] != self.shape[:-dims]:
+        if len(self.shape) not in (dims + 1, dims + 2) or grad.shape[:-dims] != self.shape[:-dims]:
             raise RuntimeError(
                 f"{name}_backward: Expected dimensions {len(self.shape)} for `grad_output` but got dimensions {len(grad.shape)}"
             )
