@@ -152,7 +152,7 @@ class _Run:
         self.start = min(start for start, _ in matches)
         self.place = max(start + length for start, length in matches)
 
-    def _check_highlighted(self, wanted: str, more: Any) -> None:
+    def _highlighted(self, wanted: str, more: Any) -> None:
         """Check that the text is underlined by a line of tildes."""
         start = self.place
         while True:

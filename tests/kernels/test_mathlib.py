@@ -15,7 +15,7 @@ from flambeau.backends.compiled import map_kernel
 from flambeau.core import dtype as dt
 from flambeau.expr import arg, binary, const, node
 from flambeau.expr import functions as f
-from flambeau.expr.node import children, rebuild, walk
+from flambeau.expr.node import rebuild, walk
 from flambeau.expr.typing import infer
 from flambeau.kernels.emit_numpy import evaluate
 from flambeau.kernels.mathlib import lower
@@ -46,7 +46,7 @@ def lowered(root, dtypes):
         types = infer((root,), dtypes)
         done = {}
         for x in walk((root,)):
-            new = rebuild(x, [done[id(k)] for k in children(x)]) if children(x) else x
+            new = rebuild(x, [done[id(k)] for k in x.operands]) if x.operands else x
             types.update(infer((new,), dtypes))
             replaced = lower(new, types)
             done[id(x)] = new if replaced is None else replaced

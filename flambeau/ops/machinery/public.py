@@ -77,7 +77,10 @@ def recourse(face: Any, problem: Exception, args: tuple[Any, ...], kwargs: dict[
         raise RuntimeError(f"Storage size calculation overflowed or memory cannot be allocated: {problem}") from None
     if isinstance(problem, np.linalg.LinAlgError):
         raise LinAlgError(f"{public_name(face.op)}: The algorithm failed to converge: {problem}") from None
-    message = refusal(face.op, args, kwargs)
+    try:
+        message = refusal(face.op, args, kwargs)
+    except MemoryError:  # none is left to read the schemas with: the problem there was is raised
+        return None
     if message is not None:
         raise TypeError(message) from None
     numbers = plain_numbers(face.op, args, kwargs)
