@@ -53,7 +53,10 @@ def settled(sizes: Sizes, works: Works) -> bool:
             sizes.replace(symbol, Expression.of(equal))
         elif bottom < top:
             low, high = sizes.ranges[symbol]
-            sizes.ranges[symbol] = bottom if bottom > 2 else low, top if top < symbol.hint + _MAX_SIZE else high
+            bounds = bottom if bottom > 2 else low, top if top < symbol.hint + _MAX_SIZE else high
+            if bounds == (low, high):
+                continue
+            sizes.ranges[symbol] = bounds
         elif kind == "AUTO":
             sizes.replace(symbol, Expression(symbol.hint))
         else:
