@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.tensor import Tensor
+from ..creation.filled import zeros
 from ..creation.ranges import arange, meshgrid
 from ..index.unique import unique, unique_consecutive
 from ..linalg.einsum import einsum
@@ -115,6 +116,11 @@ def _unfold_backward(grad_in: Tensor, input_sizes: list[int], dim: int, size: in
         raise ValueError(f"step is {step} but must be > 0")
     if size < 0:
         raise RuntimeError(f"size is {size} but must be >= 0")
+    expected = zeros(input_sizes, device="meta").unfold(dim, size, step).shape
+    if grad_in.shape != expected:
+        raise RuntimeError(
+            f"unfold_backward: expected a gradient of shape {list(expected)}, but got {list(grad_in.shape)}"
+        )
     return unfold_backward(grad_in, input_sizes, dim, size, step)
 
 
