@@ -54,7 +54,7 @@ def add_at_positions(
     that this is, and its arguments between the pool's input and the indices."""
     if indices.dtype is not int64:
         raise RuntimeError(f"expected indices of dtype torch.int64, got {indices.dtype}")
-    if values.shape != indices.shape or tuple(indices.shape[:-dims]) != tuple(shape[:-dims]):
+    if values.shape != indices.shape or len(shape) < dims or tuple(indices.shape[:-dims]) != tuple(shape[:-dims]):
         raise RuntimeError(
             f"expected sizes {list(indices.shape)} for `grad_output` but got sizes {list(values.shape)}, in an input of sizes {list(shape)}"
         )
